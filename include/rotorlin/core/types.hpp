@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Names used throughout: Eigen's Index and Dynamic, and the shapes in which batches and parameters travel.
+///
+/// A batch is a column-major matrix, features x batch: one sample a column. It is the same memory as
+/// PyTorch's contiguous (row-major) batch x features tensor.
+#pragma once
+
+#include <Eigen/Core>
+
+namespace rotorlin {
+
+using Eigen::Dynamic;
+using Eigen::Index;
+
+template <class Scalar>
+using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
+template <class Scalar>
+using VectorX = Eigen::Matrix<Scalar, Dynamic, 1>;
+
+template <class Scalar>
+using MatrixRef = Eigen::Ref<Matrix<Scalar>>;
+template <class Scalar>
+using ConstMatrixRef = Eigen::Ref<const Matrix<Scalar>>;
+template <class Scalar>
+using VectorRef = Eigen::Ref<VectorX<Scalar>>;
+template <class Scalar>
+using ConstVectorRef = Eigen::Ref<const VectorX<Scalar>>;
+
+}  // namespace rotorlin
