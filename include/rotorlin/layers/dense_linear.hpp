@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// y = W x + b with a full matrix W: the baseline that every other layer is measured against.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/random.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/layer.hpp"
+
+namespace rotorlin {
+
+/// A dense layer. Parameters: W (out x in, column-major), then the bias (out).
+template <class S>
+class DenseLinear : public LayerBase<DenseLinear<S>, S> {
+  using Base = LayerBase<DenseLinear, S>;
+
+ public:
+  static constexpr const char* type_name = "DenseLinear";
+  struct Workspace {};
+
+  /// W uniform in +-sqrt(6 / in) (He et al. 2015), which keeps the scale through ReLU layers; bias zero.
+  DenseLinear(Index in, Index out, bool bias = true, std::uint64_t seed = 0)
+      : DenseLinear(Uninitialised{}, in, out, bias) {
+    const double bound = std::sqrt(6.0 / static_cast<double>(in));
+    Random(seed).fill_uniform(weight(), -bound, bound);
+  }
+
+  /// The layer y = W x.
+  static DenseLinear from_matrix(const ConstMatrixRef<S>& weight) {
+    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), false);
+    layer.weight() = weight;
+    return layer;
+  }
+
+  /// The layer y = W x + b.
+  static DenseLinear from_matrix(const ConstMatrixRef<S>& weight, const ConstVectorRef<S>& bias) {
+    if (bias.size() != weight.rows()) {
+      detail::throw_invalid("DenseLinear::from_matrix: bias is ", detail::shape(bias), ", expected ",
+                            weight.rows(), " x 1 for a weight of ", detail::shape(weight));
+    }
+    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), true);
+    layer.weight() = weight;
+    layer.bias() = bias;
+    return layer;
+  }
+
+  Eigen::Map<Matrix<S>> weight() {
+    return {this->parameters().data(), this->out_features(), this->in_features()};
+  }
+  Eigen::Map<const Matrix<S>> weight() const {
+    return {this->parameters().data(), this->out_features(), this->in_features()};
+  }
+  Matrix<S> to_dense() const { return weight(); }
+
+  using Base::forward;
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace&) const {
+    detail::check_forward(*this, x, y);
+    y.noalias() = weight() * x;
+    if (this->has_bias()) y.colwise() += this->bias();
+    detail::check_result(*this, "forward", y);
+  }
+
+  void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
+                Workspace&) {
+    detail::check_backward(*this, x, grad_y, grad_x);
+    grad_x.noalias() = weight().transpose() * grad_y;
+    detail::check_result(*this, "backward", grad_x);
+    Eigen::Map<Matrix<S>> grad_weight(this->gradients().data(), this->out_features(), this->in_features());
+    grad_weight.noalias() += grad_y * x.transpose();
+    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+  }
+
+  Description describe() const {
+    return {{"in", detail::option_text(this->in_features())},
+            {"out", detail::option_text(this->out_features())},
+            {"bias", detail::option_text(this->has_bias())}};
+  }
+  static DenseLinear from_description(const Description& description) {
+    return DenseLinear(Uninitialised{}, detail::option<Index>(description, "in"),
+                       detail::option<Index>(description, "out"), detail::option<bool>(description, "bias"));
+  }
+
+ private:
+  struct Uninitialised {};
+  DenseLinear(Uninitialised, Index in, Index out, bool bias)
+      : Base(in, out, detail::checked_product(in, out), bias) {}
+};
+
+static_assert(LinearLayer<DenseLinear<float>> && DescribedLayer<DenseLinear<double>>);
+
+}  // namespace rotorlin

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a layer is: a map from in to out features with a flat vector of parameters, differentiable in both.
+///
+/// Let L be any loss and g = dL/dy. `forward` computes y = f(x; p); `backward` computes dL/dx and adds dL/dp
+/// to the gradients. Linear layers are y = M(p) x + b, and can give the matrix M.
+///
+/// A batch is features x batch, one sample a column (core/types.hpp). Trainers and serialization know layers
+/// only through the concepts here; `LayerBase` is the part that most layers have in common.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+
+namespace rotorlin {
+
+/// A differentiable map with flat parameters.
+///
+/// - `Scalar`, and `Workspace`: scratch memory, default constructible, which grows on demand. A layer that
+/// meets
+///   a workspace again allocates nothing. One workspace a thread; the layer itself is const in `forward`.
+/// - `type_name`: what a file calls the layer.
+/// - `in_features()`, `out_features()`, `num_parameters()`: all >= 1.
+/// - `parameters()`, `gradients()`: flat, contiguous, in the same order; the caller may write to both.
+/// - `forward(x, y, workspace)`: x is in x batch, y is out x batch and overwritten. `forward(x)` returns y.
+/// - `backward(x, grad_y, grad_x, workspace)`: the same x as in `forward`, which need not have run before;
+/// adds
+///   to `gradients()`, overwrites grad_x (in x batch).
+/// - `zero_gradients()`.
+///
+/// A wrong shape or an empty batch throws std::invalid_argument that names both shapes; parameters that are
+/// NaN or infinite throw std::domain_error.
+template <class L>
+concept Layer = std::floating_point<typename L::Scalar> &&
+    std::default_initializable<typename L::Workspace> &&
+    requires(L layer, const L constant, const ConstMatrixRef<typename L::Scalar>& input,
+             MatrixRef<typename L::Scalar> output, typename L::Workspace& workspace) {
+  { L::type_name } -> std::convertible_to<std::string_view>;
+  { constant.in_features() } -> std::same_as<Index>;
+  { constant.out_features() } -> std::same_as<Index>;
+  { constant.num_parameters() } -> std::same_as<Index>;
+  { layer.parameters() } -> std::convertible_to<VectorRef<typename L::Scalar>>;
+  { layer.gradients() } -> std::convertible_to<VectorRef<typename L::Scalar>>;
+  { constant.parameters() } -> std::convertible_to<ConstVectorRef<typename L::Scalar>>;
+  { constant.gradients() } -> std::convertible_to<ConstVectorRef<typename L::Scalar>>;
+  { constant.forward(input) } -> std::same_as<Matrix<typename L::Scalar>>;
+  constant.forward(input, output, workspace);
+  layer.backward(input, input, output, workspace);
+  layer.zero_gradients();
+};
+
+/// A layer that is y = M x + b: `to_dense()` is M (out x in, without the bias); `bias()` are the parameters
+/// from `bias_offset()` on that make b, out of them or none. b is linear in `bias()`, and zero where `bias()`
+/// is.
+template <class L>
+concept LinearLayer = Layer<L> && requires(L layer, const L constant) {
+  { constant.to_dense() } -> std::same_as<Matrix<typename L::Scalar>>;
+  { layer.bias() } -> std::convertible_to<VectorRef<typename L::Scalar>>;
+  { constant.bias() } -> std::convertible_to<ConstVectorRef<typename L::Scalar>>;
+  { constant.bias_offset() } -> std::same_as<Index>;
+};
+
+/// The options of a layer as text, "in" -> "784": what a file keeps beside the parameters.
+using Description = std::map<std::string, std::string>;
+
+/// A layer that can be saved: `L::from_description(layer.describe())` has the same shape and the same meaning
+/// of every parameter (their values travel apart). "in" and "out" must be among the keys. `from_description`
+/// throws std::invalid_argument on missing or impossible options.
+template <class L>
+concept DescribedLayer = Layer<L> && requires(const L layer, const Description& description) {
+  { layer.describe() } -> std::same_as<Description>;
+  { L::from_description(description) } -> std::same_as<L>;
+};
+
+namespace detail {
+
+/// Whether every entry is finite; one vectorised pass.
+template <class Derived>
+bool all_finite(const Eigen::DenseBase<Derived>& m) {
+  using std::isfinite;
+  return m.size() == 0 || isfinite((m.derived().array() * typename Derived::Scalar(0)).sum());
+}
+
+/// a * b for counts that may come from a file; throws std::invalid_argument when it overflows.
+inline Index checked_product(Index a, Index b) {
+  Index product = 0;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw_invalid("layer: ", a, " x ", b, " parameters are too many");
+  return product;
+}
+
+/// A rows x cols matrix at the beginning of a buffer that only ever grows.
+template <class Scalar>
+Eigen::Map<Matrix<Scalar>> scratch(VectorX<Scalar>& buffer, Index rows, Index cols) {
+  if (buffer.size() < rows * cols) buffer.resize(rows * cols);
+  return {buffer.data(), rows, cols};
+}
+
+template <class L, class M>
+void check_shape(const L&, const char* function, const char* name, const M& m, Index rows, Index cols) {
+  if (m.rows() != rows || m.cols() != cols) {
+    throw_invalid(L::type_name, "::", function, ": ", name, " is ", shape(m), ", expected ", rows, " x ",
+                  cols, " (features x batch)");
+  }
+}
+
+template <class L, class M>
+Index checked_batch(const L& layer, const char* function, const M& x) {
+  if (x.cols() == 0) {
+    throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
+                  " x batch with at least one sample");
+  }
+  check_shape(layer, function, "x", x, layer.in_features(), x.cols());
+  return x.cols();
+}
+
+/// The shapes that `forward` demands of every layer.
+template <class L, class X, class Y>
+void check_forward(const L& layer, const X& x, const Y& y) {
+  check_shape(layer, "forward", "y", y, layer.out_features(), checked_batch(layer, "forward", x));
+}
+
+/// The shapes that `backward` demands of every layer.
+template <class L, class X, class GradY, class GradX>
+void check_backward(const L& layer, const X& x, const GradY& grad_y, const GradX& grad_x) {
+  const Index batch = checked_batch(layer, "backward", x);
+  check_shape(layer, "backward", "grad_y", grad_y, layer.out_features(), batch);
+  check_shape(layer, "backward", "grad_x", grad_x, layer.in_features(), batch);
+}
+
+/// Throws std::domain_error unless every parameter is finite.
+template <class L>
+void check_parameters(const L& layer, const char* function) {
+  const auto parameters = layer.parameters();
+  for (Index i = 0; i < parameters.size(); ++i) {
+    if (!std::isfinite(parameters[i])) {
+      throw_domain(L::type_name, "::", function, ": parameter ", i, " of ", parameters.size(), " is ",
+                   parameters[i], "; every parameter must be finite");
+    }
+  }
+}
+
+/// The same for layers in which a parameter that is not finite always shows in `result`, as it does in a
+/// matrix product: costs nothing of the order of the parameters unless something is wrong.
+template <class L, class M>
+void check_result(const L& layer, const char* function, const M& result) {
+  if (!all_finite(result)) check_parameters(layer, function);
+}
+
+template <class T>
+std::string option_text(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else {
+    return concatenate(value);
+  }
+}
+
+/// Reads back an integer or bool that `option_text` wrote; throws std::invalid_argument naming the key.
+template <class T>
+T option(const Description& description, const std::string& key) {
+  const auto found = description.find(key);
+  if (found == description.end()) throw_invalid("layer description: option '", key, "' is missing");
+  const std::string& text = found->second;
+  if constexpr (std::is_same_v<T, bool>) {
+    if (text == "true" || text == "false") return text == "true";
+  } else {
+    T value{};
+    const char* end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && rest == end) return value;
+  }
+  throw_invalid("layer description: option '", key, "' is '", text, "', expected ",
+                std::is_same_v<T, bool> ? "true or false" : "an integer");
+}
+
+}  // namespace detail
+
+/// What most layers share: sizes, flat parameters and gradients with the bias (if any) last, and the
+/// convenient `forward(x)`. `class MyLayer : public LayerBase<MyLayer<S>, S>` with `using Base::forward;`.
+template <class Derived, class S>
+class LayerBase {
+ public:
+  using Scalar = S;
+
+  Index in_features() const { return in_; }
+  Index out_features() const { return out_; }
+  Index num_parameters() const { return parameters_.size(); }
+
+  Eigen::Map<VectorX<S>> parameters() { return {parameters_.data(), parameters_.size()}; }
+  Eigen::Map<const VectorX<S>> parameters() const { return {parameters_.data(), parameters_.size()}; }
+  Eigen::Map<VectorX<S>> gradients() { return {gradients_.data(), gradients_.size()}; }
+  Eigen::Map<const VectorX<S>> gradients() const { return {gradients_.data(), gradients_.size()}; }
+  void zero_gradients() { gradients_.setZero(); }
+
+  bool has_bias() const { return bias_size_ != 0; }
+  Index bias_offset() const { return parameters_.size() - bias_size_; }
+  Eigen::Map<VectorX<S>> bias() { return {parameters_.data() + bias_offset(), bias_size_}; }
+  Eigen::Map<const VectorX<S>> bias() const { return {parameters_.data() + bias_offset(), bias_size_}; }
+
+  Matrix<S> forward(const ConstMatrixRef<S>& x) const {
+    Matrix<S> y(out_, x.cols());
+    typename Derived::Workspace workspace;
+    static_cast<const Derived&>(*this).forward(x, y, workspace);
+    return y;
+  }
+
+ protected:
+  /// `weights`: the number of parameters without the bias; all parameters are zero at first.
+  LayerBase(Index in, Index out, Index weights, bool bias) : in_(in), out_(out), bias_size_(bias ? out : 0) {
+    if (in < 1 || out < 1 || weights < 1) {
+      detail::throw_invalid(Derived::type_name, ": in = ", in, ", out = ", out, " with ", weights,
+                            " weights; each must be at least 1");
+    }
+    parameters_.setZero(weights + bias_size_);
+    gradients_.setZero(weights + bias_size_);
+  }
+
+  auto bias_gradients() { return gradients_.tail(bias_size_); }
+
+ private:
+  Index in_, out_, bias_size_;
+  VectorX<S> parameters_, gradients_;
+};
+
+}  // namespace rotorlin
