@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The sandwich x -> alpha r x s~ of one rotor pair as two small matrix products, Y = R X S^H, in the matrix
+/// form of the even subalgebra (spinor_basis.hpp), forward and backward.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "rotorlin/core/simd.hpp"
+#include "rotorlin/sandwich/rotor_pair.hpp"
+#include "rotorlin/sandwich/spinor_basis.hpp"
+
+namespace rotorlin::detail {
+
+/// In-register Walsh-Hadamard transform of L packs.
+template <int L, class P>
+inline void hadamard(P (&v)[L]) {
+  for (int step = 1; step < L; step *= 2) {
+    for (int i = 0; i < L; ++i) {
+      if (i & step) continue;
+      const P sum = v[i] + v[i + step];
+      v[i + step] = v[i] - v[i + step];
+      v[i] = sum;
+    }
+  }
+}
+
+/// body(integral_constant<int, length>) for the power of two `length` <= 64.
+template <class F>
+inline void with_length(Index length, F&& body) {
+  switch (length) {
+    case 1:
+      return body(std::integral_constant<int, 1>{});
+    case 2:
+      return body(std::integral_constant<int, 2>{});
+    case 4:
+      return body(std::integral_constant<int, 4>{});
+    case 8:
+      return body(std::integral_constant<int, 8>{});
+    case 16:
+      return body(std::integral_constant<int, 16>{});
+    case 32:
+      return body(std::integral_constant<int, 32>{});
+    default:
+      return body(std::integral_constant<int, 64>{});
+  }
+}
+
+/// body(integral_constant<int, V>) with the widest pack of S that a row of `order` scalars fills.
+template <class S, class F>
+inline void with_row_lanes(Index order, F&& body) {
+  constexpr int native = native_lanes<S>;
+  if (order >= native) return body(std::integral_constant<int, native>{});
+  if constexpr (native > 8) {
+    if (order == 8) return body(std::integral_constant<int, 8>{});
+  }
+  if constexpr (native > 4) {
+    if (order == 4) return body(std::integral_constant<int, 4>{});
+  }
+  body(std::integral_constant<int, 1>{});
+}
+
+/// Coefficients (packs of W samples, blades as `source` says) to matrices, `halves` of them.
+template <class S, int W>
+void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int halves, const S* coefficients,
+                  S* matrices) {
+  const Index order = basis.order;
+  const Index columns = basis.real_order() * W;
+  const float* sign = basis.sign.data();
+  with_length(basis.length(), [&](auto constant) {
+    constexpr int length = decltype(constant)::value;
+    for (int half = 0; half < halves; ++half) {
+      for (Index unit = 0; unit < basis.field; ++unit) {
+        for (Index a = 0; a < order; ++a) {
+          Pack<S, W> v[length];
+          for (int t = 0; t < length; ++t) {
+            v[t] = load<S, W>(coefficients + Index{source[t]} * W) * static_cast<S>(sign[t]);
+          }
+          hadamard(v);
+          S* column = matrices + unit * order * W;  // column i of copy c is number t = c * D + i
+          for (int t = 0; t < length; ++t) {
+            const Index row = (t & (order - 1)) ^ a;
+            store<S, W>(column + t * columns + row * W, v[t]);
+          }
+          source += length;
+          sign += length;
+        }
+      }
+      matrices += (basis.size() / 2) * W;
+    }
+  });
+}
+
+/// The inverse of spinor_enter for both halves.
+template <class S, int W>
+void spinor_leave(const SpinorBasis& basis, const S* matrices, S* coefficients) {
+  const Index order = basis.order;
+  const Index columns = basis.real_order() * W;
+  const std::uint16_t* source = basis.source.data();
+  const float* sign = basis.sign.data();
+  const S scale = S(1) / static_cast<S>(basis.length());
+  with_length(basis.length(), [&](auto constant) {
+    constexpr int length = decltype(constant)::value;
+    for (int half = 0; half < 2; ++half) {
+      for (Index unit = 0; unit < basis.field; ++unit) {
+        for (Index a = 0; a < order; ++a) {
+          Pack<S, W> v[length];
+          const S* column = matrices + unit * order * W;
+          for (int t = 0; t < length; ++t) {
+            const Index row = (t & (order - 1)) ^ a;
+            v[t] = load<S, W>(column + t * columns + row * W);
+          }
+          hadamard(v);
+          for (int t = 0; t < length; ++t) {
+            store<S, W>(coefficients + Index{source[t]} * W, v[t] * (scale * static_cast<S>(sign[t])));
+          }
+          source += length;
+          sign += length;
+        }
+      }
+      matrices += (basis.size() / 2) * W;
+    }
+  });
+}
+
+/// spinor_enter for a single sample, vectorised along the rows of its matrices. `rows` is scratch, 2^n.
+template <class S>
+void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* matrices, S* rows) {
+  const Index order = basis.order;
+  const Index size = basis.size();
+  for (Index p = 0; p < size; ++p) rows[p] = coefficients[basis.row_source[static_cast<std::size_t>(p)]];
+  const float* sign = basis.row_sign.data();
+  with_row_lanes<S>(order, [&](auto lanes) {
+    constexpr int V = decltype(lanes)::value;
+    with_length(basis.length(), [&](auto constant) {
+      constexpr int length = decltype(constant)::value;
+      for (Index half = 0; half < 2; ++half) {
+        for (Index unit = 0; unit < basis.field; ++unit) {
+          const Index start = (half * basis.field + unit) * length * order;
+          S* column = matrices + half * (size / 2) + unit * order;
+          for (Index a = 0; a < order; a += V) {
+            Pack<S, V> v[length];
+            for (int t = 0; t < length; ++t) {
+              Pack<S, V> signs;
+              if constexpr (std::is_same_v<S, float>) {
+                signs = load<S, V>(sign + start + t * order + a);
+              } else {
+                S wide[V];
+                for (int l = 0; l < V; ++l) wide[l] = static_cast<S>(sign[start + t * order + a + l]);
+                signs = load<S, V>(wide);
+              }
+              v[t] = load<S, V>(rows + start + t * order + a) * signs;
+            }
+            hadamard(v);
+            // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
+            constexpr int run = std::min(V, length);
+            for (int t = 0; t < length; t += run) {
+              unroll<run>([&](auto low) {
+                const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
+                store<S, V>(column + (t + low) * basis.real_order() + row,
+                            xor_lanes<S, V, decltype(low)::value>(v[t + low]));
+              });
+            }
+          }
+        }
+      }
+    });
+  });
+}
+
+/// The inverse of spinor_enter_single.
+template <class S>
+void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coefficients, S* rows) {
+  const Index order = basis.order;
+  const Index size = basis.size();
+  const S scale = S(1) / static_cast<S>(basis.length());
+  with_row_lanes<S>(order, [&](auto lanes) {
+    constexpr int V = decltype(lanes)::value;
+    with_length(basis.length(), [&](auto constant) {
+      constexpr int length = decltype(constant)::value;
+      for (Index half = 0; half < 2; ++half) {
+        for (Index unit = 0; unit < basis.field; ++unit) {
+          const Index start = (half * basis.field + unit) * length * order;
+          const S* column = matrices + half * (size / 2) + unit * order;
+          for (Index a = 0; a < order; a += V) {
+            Pack<S, V> v[length];
+            constexpr int run = std::min(V, length);
+            for (int t = 0; t < length; t += run) {
+              unroll<run>([&](auto low) {
+                const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
+                v[t + low] = xor_lanes<S, V, decltype(low)::value>(
+                    load<S, V>(column + (t + low) * basis.real_order() + row));
+              });
+            }
+            hadamard(v);
+            for (int t = 0; t < length; ++t) store<S, V>(rows + start + t * order + a, v[t] * scale);
+          }
+        }
+      }
+    });
+  });
+  for (Index blade = 0; blade < size; ++blade) {
+    const std::size_t position = basis.row_position[static_cast<std::size_t>(blade)];
+    coefficients[blade] = rows[position] * static_cast<S>(basis.row_sign[position]);
+  }
+}
+
+/// MR x NR entries of sum_k A(m, k) B(n, k)* (or A* B, with ConjugateFirst) over K = R, C, H, added over
+/// lanes into `out`. The units of an entry are `unit_step` apart.
+template <class S, int W, int K, int MR, int NR, bool ConjugateFirst>
+inline void outer_block(const PackMatrix<const S>& a, const PackMatrix<const S>& b, Index unit_step,
+                        Index depth, S* out, Index out_row, Index out_column, Index out_unit) {
+  Pack<S, W> sum[MR][NR][K] = {};
+  for (Index k = 0; k < depth; ++k) {
+    Pack<S, W> left[MR][K];
+    unroll<MR>([&](auto m) {
+      unroll<K>([&](auto u) {
+        left[m][u] = load<S, W>(a.data + m * a.row_step + k * a.column_step + u * unit_step);
+      });
+    });
+    unroll<NR>([&](auto n) {
+      unroll<K>([&](auto v) {
+        const Pack<S, W> right = load<S, W>(b.data + n * b.row_step + k * b.column_step + v * unit_step);
+        unroll<MR>([&](auto m) {
+          unroll<K>([&](auto u) {
+            constexpr unsigned first = decltype(u)::value;
+            constexpr unsigned second = decltype(v)::value;
+            constexpr bool conjugated = ConjugateFirst ? first != 0 : second != 0;
+            if constexpr ((unit_sign(first, second) > 0) != conjugated) {
+              sum[m][n][first ^ second] += left[m][u] * right;
+            } else {
+              sum[m][n][first ^ second] -= left[m][u] * right;
+            }
+          });
+        });
+      });
+    });
+  }
+  unroll<MR>([&](auto m) {
+    unroll<NR>([&](auto n) {
+      unroll<K>(
+          [&](auto u) { out[m * out_row + n * out_column + u * out_unit] += sum_lanes<S, W>(sum[m][n][u]); });
+    });
+  });
+}
+
+/// out(m, n) += sum_k A(m, k) B(n, k)* for all D x D pairs (m, n).
+template <class S, int W, bool ConjugateFirst>
+void outer_product(const SpinorBasis& basis, PackMatrix<const S> a, PackMatrix<const S> b, S* out,
+                   Index out_row, Index out_column) {
+  const Index order = basis.order;
+  const Index unit_step = order * W;
+  const auto run = [&](auto field, auto block) {
+    constexpr int K = decltype(field)::value;
+    constexpr int R = decltype(block)::value;
+    for (Index m = 0; m < order; m += R) {
+      for (Index n = 0; n < order; n += R) {
+        outer_block<S, W, K, R, R, ConjugateFirst>({a.data + m * a.row_step, a.row_step, a.column_step},
+                                                   {b.data + n * b.row_step, b.row_step, b.column_step},
+                                                   unit_step, order, out + m * out_row + n * out_column,
+                                                   out_row, out_column, order);
+      }
+    }
+  };
+  const auto sized = [&](auto field) {
+    constexpr int largest = decltype(field)::value == 4 ? 2 : 4;
+    if (order >= largest) return run(field, std::integral_constant<int, largest>{});
+    if (order == 2) return run(field, std::integral_constant<int, 2>{});
+    run(field, std::integral_constant<int, 1>{});
+  };
+  if (basis.field == 1) return sized(std::integral_constant<int, 1>{});
+  if (basis.field == 2) return sized(std::integral_constant<int, 2>{});
+  sized(std::integral_constant<int, 4>{});
+}
+
+/// The spinor kernel: `W` samples side by side, or one sample by itself (W = 1), vectorised along its
+/// matrices.
+template <class S>
+struct SpinorKernel {
+  /// One rotor pair, ready for use; `adjoint` maps a gradient back: g -> r~ g s, without alpha.
+  struct Operator {
+    VectorX<S> left;    ///< [copy] panels of the (K D) x (K D) matrix that acts on rows
+    VectorX<S> left_t;  ///< [copy] its transpose, unpacked, for a single sample
+    VectorX<S> right;   ///< [half, one where both are equal][copy] panels of the matrix that acts on columns
+  };
+  struct Weights {
+    Operator forward;
+    Operator adjoint;
+  };
+
+  static Index domain_size(int n) { return Index{1} << n; }
+  static Index scratch_size(int n) { return Index{1} << n; }
+
+  /// Weights of alpha r x s~, with the adjoint where gradients will be asked for.
+  template <class Wide>
+  static void prepare(const RotorPair<Wide>& pair, Wide alpha, bool with_adjoint, Weights& weights) {
+    const SpinorBasis& basis = spinor_basis(pair.n);
+    const Index half_size = basis.size() / 2;
+    const int right_halves = pair.n % 2 == 1 ? 1 : 2;
+    std::vector<Wide> r(static_cast<std::size_t>(half_size));
+    std::vector<Wide> s(static_cast<std::size_t>(half_size * right_halves));
+    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.left_even, r.data());
+    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.right_even, s.data());
+    if (right_halves == 2) {  // h s h^-1 turns the sign of the blades that hold e_n
+      const BladeTable& blades = blade_table(pair.n);
+      std::vector<Wide> turned(pair.right_even, pair.right_even + half_size);
+      for (std::size_t i = 0; i < turned.size(); ++i) {
+        if (pair.n > 1 && (blades.even[i] >> (pair.n - 1)) & 1u) turned[i] = -turned[i];
+      }
+      spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, turned.data(), s.data() + half_size);
+    }
+    fill(basis, r.data(), s.data(), right_halves, alpha, false, weights.forward);
+    if (with_adjoint) fill(basis, r.data(), s.data(), right_halves, Wide(1), true, weights.adjoint);
+  }
+
+  template <int W>
+  static void enter(int n, const S* coefficients, S* matrices, S* scratch) {
+    const SpinorBasis& basis = spinor_basis(n);
+    if constexpr (W == 1) {
+      spinor_enter_single<S>(basis, coefficients, matrices, scratch);
+    } else {
+      spinor_enter<S, W>(basis, basis.source.data(), 2, coefficients, matrices);
+    }
+  }
+
+  template <int W>
+  static void leave(int n, const S* matrices, S* coefficients, S* scratch) {
+    const SpinorBasis& basis = spinor_basis(n);
+    if constexpr (W == 1) {
+      spinor_leave_single<S>(basis, matrices, coefficients, scratch);
+    } else {
+      spinor_leave<S, W>(basis, matrices, coefficients);
+    }
+  }
+
+  /// Y = R X S^H or, with Add, Y += R X S^H. `scratch` holds R X.
+  template <int W, bool Add>
+  static void apply(int n, const Operator& op, const S* x, S* y, S* scratch) {
+    const SpinorBasis& basis = spinor_basis(n);
+    const Index order = basis.order;
+    const Index real = basis.real_order();
+    const Index block = basis.block();
+    const Index half_size = basis.size() / 2;
+    const bool shared = n % 2 == 1;
+    if constexpr (W > 1) {
+      for (Index half = 0; half < 2; ++half) {
+        for (Index copy = 0; copy < basis.copies; ++copy) {
+          const Index offset = half * half_size + copy * block;
+          const S* right = op.right.data() + ((shared ? 0 : half * basis.copies) + copy) * real * real;
+          multiply<S, W>(op.left.data() + copy * real * real, real, real, {x + offset * W, W, real * W},
+                         order, {scratch, W, real * W});
+          multiply<S, W, Add>(right, real, real, {scratch, order * W, W}, order,
+                              {y + offset * W, order * W, W});
+        }
+      }
+    } else {
+      with_row_lanes<S>(order, [&](auto lanes) {
+        constexpr int V = decltype(lanes)::value;
+        for (Index part = 0; part < 2 * basis.copies; ++part) {
+          const Index copy = part % basis.copies;
+          multiply_unpacked<S, V>(x + part * block, real, order, real,
+                                  {op.left_t.data() + copy * real * real, real, V}, real / V,
+                                  {scratch + part * block, real, V});
+        }
+        for (Index copy = 0; copy < basis.copies; ++copy) {
+          const S* right = op.right.data() + copy * real * real;
+          const Index offset = copy * block;
+          if (shared && order == V) {  // both halves at once
+            multiply<S, V, Add>(right, real, real, {scratch + offset, order, half_size}, 2,
+                                {y + offset, order, half_size});
+            continue;
+          }
+          for (Index half = 0; half < 2; ++half) {
+            const Index at = offset + half * half_size;
+            const S* own = right + (shared ? 0 : half * basis.copies) * real * real;
+            multiply<S, V, Add>(own, real, real, {scratch + at, order, V}, order / V, {y + at, order, V});
+          }
+        }
+      });
+    }
+  }
+
+  /// Scalars that `gradient` accumulates: the matrices of <gx x~> and, for each half, of <gx~ x>.
+  static Index gradient_size(int n) { return 3 * (Index{1} << (n - 1)); }
+
+  /// Adds sum over the W samples of GX X^H (of both halves) and GX^H X (half by half) to `sums`.
+  template <int W>
+  static void gradient(int n, const S* gx, const S* x, S* sums, S*) {
+    const SpinorBasis& basis = spinor_basis(n);
+    const Index order = basis.order;
+    const Index real = basis.real_order();
+    const Index half_size = basis.size() / 2;
+    for (Index part = 0; part < 2 * basis.copies; ++part) {
+      const Index offset = part * basis.block();
+      const S* g = gx + offset * W;
+      const S* v = x + offset * W;
+      S* left = sums + (part % basis.copies) * basis.block();
+      S* right = sums + half_size + offset;
+      outer_product<S, W, false>(basis, {g, W, real * W}, {v, W, real * W}, left, 1, real);
+      outer_product<S, W, true>(basis, {g, real * W, W}, {v, real * W, W}, right, 1, real);
+    }
+  }
+
+  /// The bivector parts <gx x~>_2 and <gx~ x>_2 (n(n-1)/2 each) and the scalar <gx, x> out of the sums.
+  template <class Wide>
+  static void finish_gradient(int n, const S* sums, Wide* left, Wide* right, Wide& dot) {
+    const SpinorBasis& basis = spinor_basis(n);
+    const BladeTable& blades = blade_table(n);
+    const Index size = basis.size();
+    std::vector<Wide> matrices(static_cast<std::size_t>(size), Wide(0));
+    std::vector<Wide> coefficients(static_cast<std::size_t>(size));
+    const Index bivectors = Index{n} * (n - 1) / 2;
+    const auto bivector_part = [&](Wide* out, bool negate_last) {
+      spinor_leave<Wide, 1>(basis, matrices.data(), coefficients.data());
+      for (Index i = 0; i < bivectors; ++i) {
+        const auto blade = static_cast<std::size_t>(n + 1 + i);
+        const bool last = (blades.mask[blade] >> (n - 1)) & 1;
+        out[i] += negate_last && last ? -coefficients[blade] : coefficients[blade];
+      }
+    };
+    for (Index i = 0; i < size / 2; ++i) matrices[static_cast<std::size_t>(i)] = static_cast<Wide>(sums[i]);
+    std::fill(left, left + bivectors, Wide(0));
+    std::fill(right, right + bivectors, Wide(0));
+    bivector_part(left, false);
+    dot = coefficients[0];
+    for (Index half = 0; half < 2; ++half) {
+      const S* own = sums + (half + 1) * (size / 2);
+      for (Index i = 0; i < size / 2; ++i) matrices[static_cast<std::size_t>(i)] = static_cast<Wide>(own[i]);
+      bivector_part(right, half == 1 && n % 2 == 0);
+    }
+  }
+
+ private:
+  template <class Wide>
+  static void fill(const SpinorBasis& basis, const Wide* r, const Wide* s, int right_halves, Wide alpha,
+                   bool adjoint, Operator& op) {
+    const Index order = basis.order;
+    const Index field = basis.field;
+    const Index real = basis.real_order();
+    const Index block = basis.block();
+    // entry (row, column), unit u of a matrix as it lies in memory
+    const auto entry = [&](const Wide* matrix, Index row, Index column, Index unit) {
+      return matrix[(column * field + unit) * order + row];
+    };
+    op.left.resize(basis.copies * real * real);
+    op.left_t.resize(basis.copies * real * real);
+    op.right.resize(right_halves * basis.copies * real * real);
+    for (Index copy = 0; copy < basis.copies; ++copy) {
+      // (R X)(r', i)_c' = sum of unit_sign(u, c) R(r', r)_u X(r, i)_c over u xor c = c'
+      const auto left = [&](Index to, Index from) {
+        if (adjoint) std::swap(to, from);
+        const Index c_to = to / order;
+        const Index c_from = from / order;
+        const auto unit = static_cast<unsigned>(c_to ^ c_from);
+        const Wide value = entry(r + copy * block, to % order, from % order, Index{unit});
+        return alpha * value * static_cast<Wide>(unit_sign(unit, static_cast<unsigned>(c_from)));
+      };
+      pack_panels(real, real, left, op.left.data() + copy * real * real);
+      S* transposed = op.left_t.data() + copy * real * real;
+      for (Index from = 0; from < real; ++from) {
+        for (Index to = 0; to < real; ++to) transposed[from * real + to] = static_cast<S>(left(to, from));
+      }
+    }
+    for (Index part = 0; part < right_halves * basis.copies; ++part) {
+      // (Z S^H)(r', j)_c' = sum of Z(r', i)_c conj(S(j, i))_u over c xor u = c'
+      const auto right = [&](Index to, Index from) {
+        if (adjoint) std::swap(to, from);
+        const Index c_to = to % field;
+        const Index c_from = from % field;
+        const auto unit = static_cast<unsigned>(c_to ^ c_from);
+        const Wide value = entry(s + part * block, to / field, from / field, Index{unit});
+        const int sign = unit_sign(static_cast<unsigned>(c_from), unit) * (unit == 0 ? 1 : -1);
+        return value * static_cast<Wide>(sign);
+      };
+      pack_panels(real, real, right, op.right.data() + part * real * real);
+    }
+  }
+};
+
+}  // namespace rotorlin::detail
