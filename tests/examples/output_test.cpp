@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+
+#include "common/progress.hpp"
+#include "common/svg_plot.hpp"
+#include "common/table.hpp"
+
+using namespace examples;
+using Catch::Contains;
+
+TEST_CASE("numbers and durations as text") {
+  CHECK(with_commas(0) == "0");
+  CHECK(with_commas(999) == "999");
+  CHECK(with_commas(262144) == "262,144");
+  CHECK(with_commas(-123456) == "-123,456");
+  CHECK(with_commas(-1234567) == "-1,234,567");
+  CHECK(duration(4.25) == "4.2 s");
+  CHECK(duration(59.6) == "1 min 00 s");
+  CHECK(duration(200) == "3 min 20 s");
+}
+
+TEST_CASE("a table aligns its columns and quotes its CSV") {
+  Table table({{"layer", "layer", true}, {"relative\nerror", "error"}});
+  table.add_row({"rank 1", {"0.5", "0.51234"}});
+  table.add_row({"wide, \"rotor\"", "0.25"});
+  CHECK(table.text() ==
+        "               relative\n"
+        "layer             error\n"
+        "─────────────  ────────\n"
+        "rank 1              0.5\n"
+        "wide, \"rotor\"      0.25\n");
+  CHECK(table.csv() == "layer,error\nrank 1,0.51234\n\"wide, \"\"rotor\"\"\",0.25\n");
+  CHECK_THROWS_AS(table.add_row({"too few"}), std::invalid_argument);
+}
+
+TEST_CASE("a plot draws every finite point, and only those") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  SvgPlot plot("a < b & c", "subtitle");
+  plot.x_axis("parameters").log_x().y_axis("error").reference(0.9, "nothing");
+  plot.series(
+      {.name = "points", .x = {0, 10, 100, 1000}, .y = {0.5, 0.4, nan, 0.2}, .marker = Marker::circle});
+  const std::string svg = plot.svg();
+  CHECK_THAT(svg, Contains("a &lt; b &amp; c") && Contains(">100<") && Contains(">nothing<"));
+  CHECK_THAT(svg, !Contains("nan") && !Contains("inf"));
+  std::size_t circles = 0;
+  for (auto at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) ++circles;
+  CHECK(circles == 3);  // two points and the legend
+  CHECK_THROWS_WITH(plot.series("s", {1, 2}, {1}), Contains("2 x values, 1 y values"));
+}
+
+TEST_CASE("plots without data, of one point, of equal points") {
+  CHECK_THAT(SvgPlot("empty").svg(), !Contains("nan"));
+  CHECK_THAT(SvgPlot("one").series("p", {1}, {0}).svg(), !Contains("nan"));
+  CHECK_THAT(SvgPlot("logs").log_x().log_y().series("p", {3, 3}, {2, 2}).svg(), !Contains("nan"));
+}

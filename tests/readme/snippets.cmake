@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# Each block of the README fenced with ```cpp becomes a program readme_<number> that must compile, run and return
+# 0. In a block without a main function, the lines that begin with #include stand first and the rest is the body
+# of main.
+
+set(readme ${PROJECT_SOURCE_DIR}/README.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${readme})
+file(READ ${readme} rest)
+
+set(fence "\n```cpp\n")
+set(number 0)
+while(TRUE)
+  string(FIND "${rest}" "${fence}" begin)
+  if(begin EQUAL -1)
+    break()
+  endif()
+  math(EXPR begin "${begin} + 8")
+  string(SUBSTRING "${rest}" ${begin} -1 rest)
+  string(FIND "${rest}" "\n```" end)
+  string(SUBSTRING "${rest}" 0 ${end} code)
+  string(SUBSTRING "${rest}" ${end} -1 rest)
+
+  string(FIND "${code}" "int main(" main)
+  if(main EQUAL -1)
+    set(code "${code}\n")
+    set(includes "")
+    set(body "")
+    while(NOT code STREQUAL "")
+      string(FIND "${code}" "\n" end)
+      math(EXPR end "${end} + 1")
+      string(SUBSTRING "${code}" 0 ${end} line)
+      string(SUBSTRING "${code}" ${end} -1 code)
+      if(line MATCHES "^#include")
+        string(APPEND includes "${line}")
+      else()
+        string(APPEND body "${line}")
+      endif()
+    endwhile()
+    set(code "${includes}int main() {\n${body}}")
+  endif()
+
+  math(EXPR number "${number} + 1")
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/readme_${number}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "@code@\n" @ONLY)
+  add_executable(readme_${number} ${source})
+  target_link_libraries(readme_${number} PRIVATE rotorlin_dev)
+  # A sample names results that it has no use for.
+  target_compile_options(readme_${number} PRIVATE -O0 -Wno-unused-variable)
+  add_test(NAME readme_${number} COMMAND readme_${number})
+endwhile()
