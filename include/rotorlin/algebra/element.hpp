@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What all elements of an algebra have in common: coefficients over a set of blades, the vector space that
+/// they form, the involutions that only change signs, comparison and text.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+
+#include "rotorlin/algebra/blades.hpp"
+#include "rotorlin/algebra/signature.hpp"
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+
+namespace rotorlin {
+
+/// The sets of blades that have a type: all (Multivector), grade 1 (Vector), grade 2 (Bivector), even
+/// (Rotor).
+enum class Part { all, vector, bivector, even };
+
+namespace detail {
+
+constexpr Index part_size(Part part, int n) {
+  switch (part) {
+    case Part::vector:
+      return n;
+    case Part::bivector:
+      return n * (n - 1) / 2;
+    case Part::even:
+      return Index{1} << std::max(n - 1, 0);
+    case Part::all:
+      break;
+  }
+  return Index{1} << n;
+}
+
+constexpr bool part_contains(Part part, unsigned blade) {
+  const int grade = std::popcount(blade);
+  switch (part) {
+    case Part::vector:
+      return grade == 1;
+    case Part::bivector:
+      return grade == 2;
+    case Part::even:
+      return grade % 2 == 0;
+    case Part::all:
+      break;
+  }
+  return true;
+}
+
+/// The blades of a part in their public order, and back: blade mask[i], position index[blade] - first.
+struct Blades {
+  const std::uint16_t* mask;
+  const std::uint16_t* index;
+  Index first;
+  Index size;
+};
+
+inline Blades blades_of(Part part, int n) {
+  const BladeTable& table = blade_table(n);
+  if (part == Part::even) return {table.even.data(), table.even_index.data(), 0, part_size(part, n)};
+  const Index first = part == Part::all ? 0 : part == Part::vector ? 1 : 1 + n;
+  return {table.mask.data() + std::min(first, Index{1} << n), table.index.data(), first, part_size(part, n)};
+}
+
+/// Coefficients: inside the object where they are few, on the heap for the 2^n of large or run-time n.
+template <class Scalar, Part part, int N>
+struct CoefficientStorage {
+  static constexpr bool grows_slowly = part == Part::vector || part == Part::bivector;
+  static constexpr Index max_size = grows_slowly ? part_size(part, N == Dynamic ? max_dimension : N)
+                                    : N == Dynamic || N > 8 ? Dynamic
+                                                            : part_size(part, N);
+  static constexpr Index size = N == Dynamic ? Dynamic : max_size;
+  using type =
+      Eigen::Matrix<Scalar, static_cast<int>(size), 1, Eigen::ColMajor, static_cast<int>(max_size), 1>;
+};
+
+struct ElementTag {};
+
+/// Coefficients of `Derived` over the blades of `part`, in graded order. The operations of the vector space
+/// are those of the coefficients; two operands must have the same signature.
+template <template <class, int, int, int> class Derived_, Part part_, class Scalar_, int P, int Q, int R>
+class Element : public ElementTag {
+ public:
+  using Scalar = Scalar_;
+  using SignatureType = Signature<P, Q, R>;
+  using Derived = Derived_<Scalar, P, Q, R>;
+  static constexpr Part part = part_;
+  static constexpr int static_dimension = SignatureType::static_dimension;
+  using Coefficients = typename CoefficientStorage<Scalar, part, static_dimension>::type;
+
+  /// Zero, of the algebra of the template arguments; n = 0 where they are Dynamic.
+  Element() : Element(SignatureType{}) {}
+
+  /// Zero of the algebra `signature`; for a Dynamic P, the number n does as well.
+  explicit Element(const SignatureType& signature) : signature_(signature) {
+    coeffs_.setZero(part_size(part, dimension()));
+  }
+
+  /// \throws std::invalid_argument unless there is one coefficient for each blade.
+  template <class Coeffs>
+  Element(const SignatureType& signature, const Eigen::MatrixBase<Coeffs>& coeffs) : signature_(signature) {
+    static_assert(Coeffs::ColsAtCompileTime == 1, "the coefficients are a column vector");
+    check_size(coeffs.size());
+    coeffs_ = coeffs;
+  }
+
+  Element(const SignatureType& signature, std::initializer_list<Scalar> coeffs) : signature_(signature) {
+    check_size(static_cast<Index>(coeffs.size()));
+    coeffs_.resize(static_cast<Index>(coeffs.size()));
+    std::copy(coeffs.begin(), coeffs.end(), coeffs_.data());
+  }
+
+  template <class Coeffs>
+  requires(SignatureType::is_static) explicit Element(const Eigen::MatrixBase<Coeffs>& coeffs)
+      : Element(SignatureType{}, coeffs) {}
+
+  Element(std::initializer_list<Scalar> coeffs) requires(SignatureType::is_static)
+      : Element(SignatureType{}, coeffs) {}
+
+  const SignatureType& signature() const { return signature_; }
+  /// Number n of basis vectors of the algebra.
+  int dimension() const { return signature_.n(); }
+  /// Number of coefficients.
+  Index size() const { return coeffs_.size(); }
+
+  /// The coefficients in graded order; their number is fixed by the signature and must be left as it is.
+  const Coefficients& coeffs() const { return coeffs_; }
+  Coefficients& coeffs() { return coeffs_; }
+  const Scalar& operator[](Index i) const { return coeffs_[i]; }
+  Scalar& operator[](Index i) { return coeffs_[i]; }
+
+  /// The blades that the coefficients belong to.
+  Blades blades() const { return blades_of(part, dimension()); }
+
+  void set_zero() { coeffs_.setZero(); }
+  bool all_finite() const { return coeffs_.allFinite(); }
+
+  /// The same coefficients as another scalar type.
+  template <class T>
+  Derived_<T, P, Q, R> cast() const {
+    return Derived_<T, P, Q, R>(signature_, coeffs_.template cast<T>());
+  }
+
+  Derived& operator+=(const Element& other) {
+    check_same_algebra("operator+", other);
+    coeffs_ += other.coeffs_;
+    return derived();
+  }
+  Derived& operator-=(const Element& other) {
+    check_same_algebra("operator-", other);
+    coeffs_ -= other.coeffs_;
+    return derived();
+  }
+  Derived& operator*=(const Scalar& factor) {
+    for (Index i = 0; i < size(); ++i) coeffs_[i] *= factor;
+    return derived();
+  }
+  Derived& operator/=(const Scalar& divisor) {
+    for (Index i = 0; i < size(); ++i) coeffs_[i] /= divisor;
+    return derived();
+  }
+  friend Derived operator+(Derived a, const Derived& b) { return std::move(a += b); }
+  friend Derived operator-(Derived a, const Derived& b) { return std::move(a -= b); }
+  friend Derived operator*(Derived a, const Scalar& factor) { return std::move(a *= factor); }
+  friend Derived operator*(const Scalar& factor, Derived a) { return std::move(a *= factor); }
+  friend Derived operator/(Derived a, const Scalar& divisor) { return std::move(a /= divisor); }
+  Derived operator-() const {
+    return with_signs([](int) { return true; });
+  }
+
+  /// Reversion: the factors of each blade in reverse order, (-1)^(g(g-1)/2) in grade g.
+  Derived reversed() const {
+    return with_signs([](int grade) { return (grade & 2) != 0; });
+  }
+  Derived operator~() const { return reversed(); }
+  /// Grade involution, (-1)^g in grade g.
+  Derived involuted() const {
+    return with_signs([](int grade) { return (grade & 1) != 0; });
+  }
+  /// Clifford conjugation: reversion and grade involution, (-1)^(g(g+1)/2) in grade g.
+  Derived conjugated() const {
+    return with_signs([](int grade) { return ((grade + 1) & 2) != 0; });
+  }
+
+  /// <a a~>_0: the sum of the squared coefficients, each times the square of its blade and its reverse. In a
+  /// Euclidean algebra the squared length of the coefficients; elsewhere it can be negative.
+  Scalar squared_norm() const {
+    const Blades blades = this->blades();
+    const unsigned negative = signature_.negative_mask(), null = signature_.null_mask();
+    Scalar sum(0);
+    for (Index i = 0; i < size(); ++i) {
+      const unsigned blade = blades.mask[i];
+      if (blade & null) continue;
+      const Scalar square = coeffs_[i] * coeffs_[i];
+      if (std::popcount(blade & negative) & 1) {
+        sum -= square;
+      } else {
+        sum += square;
+      }
+    }
+    return sum;
+  }
+  /// sqrt(|<a a~>_0|).
+  Scalar norm() const {
+    using std::abs;
+    using std::sqrt;
+    const Scalar square = abs(squared_norm());
+    return sqrt(square);
+  }
+
+  /// Whether no coefficient differs by more than `tolerance` times the largest of 1 and all the coefficients.
+  bool is_approx(const Element& other,
+                 const Scalar& tolerance = Scalar(64) * Eigen::NumTraits<Scalar>::epsilon()) const {
+    using std::abs;
+    check_same_algebra("is_approx", other);
+    Scalar scale(1);
+    for (const Element* element : {this, &other}) {
+      for (Index i = 0; i < size(); ++i) {
+        const Scalar magnitude = abs(element->coeffs_[i]);
+        if (scale < magnitude) scale = magnitude;
+      }
+    }
+    for (Index i = 0; i < size(); ++i) {
+      const Scalar difference = coeffs_[i] - other.coeffs_[i];
+      const Scalar magnitude = abs(difference);
+      if (!(magnitude <= tolerance * scale)) return false;
+    }
+    return true;
+  }
+  bool operator==(const Element& other) const {
+    return signature_ == other.signature_ && coeffs_ == other.coeffs_;
+  }
+
+  /// "1.5 + 2 e12 - e123"; "0" for zero.
+  friend std::ostream& operator<<(std::ostream& out, const Derived& element) {
+    const BladeTable& table = blade_table(element.dimension());
+    bool first = true;
+    for (Index i = 0; i < element.size(); ++i) {
+      const Scalar& value = element.coeffs_[i];
+      if (value == Scalar(0)) continue;
+      const unsigned blade = element.blades().mask[i];
+      const bool negative = value < Scalar(0);
+      const Scalar magnitude = negative ? Scalar(-value) : value;
+      if (first) {
+        out << (negative ? "-" : "");
+      } else {
+        out << (negative ? " - " : " + ");
+      }
+      if (blade == 0) {
+        out << magnitude;
+      } else {
+        if (magnitude != Scalar(1)) out << magnitude << ' ';
+        out << table.name(table.index[blade]);
+      }
+      first = false;
+    }
+    return first ? out << '0' : out;
+  }
+
+  /// Throws std::invalid_argument, in the name of `who`, where the other operand is of another algebra.
+  template <class Other>
+  void check_same_algebra(const char* who, const Other& other) const {
+    static_assert(
+        std::same_as<SignatureType, typename Other::SignatureType>,
+        "rotorlin: both operands must be of the same algebra (the same template arguments P, Q, R)");
+    static_assert(std::same_as<Scalar, typename Other::Scalar>,
+                  "rotorlin: both operands must have the same scalar type; use cast<T>()");
+    if (!(signature_ == other.signature())) {
+      throw_invalid(who, ": operands of ", signature_, " (", size(), " coefficients) and of ",
+                    other.signature(), " (", other.size(), " coefficients), expected the same algebra");
+    }
+  }
+
+ protected:
+  Derived& derived() { return static_cast<Derived&>(*this); }
+  const Derived& derived() const { return static_cast<const Derived&>(*this); }
+
+  /// A copy with the coefficients negated in all grades that `flips`.
+  template <class Flips>
+  Derived with_signs(Flips flips) const {
+    Derived result = derived();
+    const Blades blades = this->blades();
+    for (Index i = 0; i < size(); ++i) {
+      if (flips(std::popcount(static_cast<unsigned>(blades.mask[i])))) {
+        result.coeffs()[i] = Scalar(-coeffs_[i]);
+      }
+    }
+    return result;
+  }
+
+ private:
+  void check_size(Index given) const {
+    const Index expected = part_size(part, dimension());
+    if (given != expected) {
+      throw_invalid("rotorlin element of ", signature_, ": ", given, " coefficients given, expected ",
+                    expected);
+    }
+  }
+
+  SignatureType signature_;
+  Coefficients coeffs_;
+};
+
+}  // namespace detail
+
+/// Multivector, Vector, Bivector, Rotor.
+template <class T>
+concept AlgebraElement = std::derived_from<T, detail::ElementTag>;
+
+}  // namespace rotorlin
