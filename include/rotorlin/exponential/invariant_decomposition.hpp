@@ -10,11 +10,12 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
-#include <Eigen/SVD>
+#include <Eigen/Jacobi>
 #include <bit>
 #include <cmath>
 #include <concepts>
+#include <limits>
+#include <utility>
 
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/rotor.hpp"
@@ -90,9 +91,10 @@ class InvariantDecomposition {
   InvariantDecomposition() = default;
   explicit InvariantDecomposition(const BivectorType& b) { compute(b); }
 
-  /// Decomposes b: Hessenberg form of the skew matrix, which is tridiagonal, T; with the even indices before
-  /// the odd ones T = [0 B; -B^T 0], and the singular values of B are the angles. \throws std::domain_error
-  /// where a coefficient is NaN or infinite.
+  /// Decomposes b: its skew matrix becomes tridiagonal, T, by reflections; with the even indices before the
+  /// odd ones T = [0 B; -B^T 0], and the singular values of B are the angles (Kogbetliantz' method: Jacobi
+  /// rotations on both sides, so that every basis vector is a product of orthogonal maps, of zero angles
+  /// too). \throws std::domain_error where a coefficient is NaN or infinite.
   void compute(const BivectorType& b) {
     if (!b.all_finite()) {
       detail::throw_domain("InvariantDecomposition: the bivector of ", b.signature(),
@@ -103,27 +105,13 @@ class InvariantDecomposition {
     angles_.setZero(n / 2);
     const Scalar scale = b.size() > 0 ? b.coeffs().cwiseAbs().maxCoeff() : Scalar(0);
     if (scale == Scalar(0)) return;
-
-    const Basis skew = b.to_skew_matrix() / scale;
-    Eigen::HessenbergDecomposition<Basis> hessenberg(skew);
-    const Basis q = hessenberg.matrixQ();
-    const Basis& packed = hessenberg.packedMatrix();
-    Half bidiagonal = Half::Zero(n - n / 2, n / 2);
-    for (Index i = 0; i + 1 < n; ++i) {
-      if (i % 2 == 0) {
-        bidiagonal(i / 2, i / 2) = -packed(i + 1, i);
-      } else {
-        bidiagonal(i / 2 + 1, i / 2) = packed(i + 1, i);
-      }
-    }
-    Eigen::JacobiSVD<Half> svd(bidiagonal, Eigen::ComputeFullU | Eigen::ComputeFullV);
-    angles_ = scale * svd.singularValues();
-    basis_.setZero();
-    for (Index p = 0; p < n - n / 2; ++p) {
-      for (Index k = 0; k < n - n / 2; ++k) basis_.col(2 * p) += svd.matrixU()(k, p) * q.col(2 * k);
-      if (p == n / 2) break;
-      for (Index k = 0; k < n / 2; ++k) basis_.col(2 * p + 1) += svd.matrixV()(k, p) * q.col(2 * k + 1);
-    }
+    Basis skew = b.to_skew_matrix() / scale;
+    tridiagonalize(skew);
+    Half half = Half::Zero(n - n / 2, n / 2);
+    for (Index i = 0; i + 1 < n; ++i) half((i + 1) / 2, i / 2) = i % 2 == 0 ? skew(i, i + 1) : skew(i + 1, i);
+    diagonalize(half);
+    angles_ = scale * half.diagonal();
+    sort_planes();
   }
 
   int dimension() const { return static_cast<int>(basis_.rows()); }
@@ -230,6 +218,85 @@ class InvariantDecomposition {
   static constexpr int half_max = max_n - max_n / 2;
   using Half = Eigen::Matrix<Scalar, N == Dynamic ? Dynamic : half_max, N == Dynamic ? Dynamic : max_planes,
                              Eigen::ColMajor, half_max, max_planes>;
+  using Column = Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor, max_n, 1>;
+  using Rotation = Eigen::JacobiRotation<Scalar>;
+
+  /// skew <- H skew H, basis <- basis H for reflections H = 1 - beta w w^T until `skew` is tridiagonal.
+  void tridiagonalize(Basis& skew) {
+    const Index n = skew.rows();
+    for (Index k = 0; k + 2 < n; ++k) {
+      const Index rest = n - k - 1;
+      Column w = skew.col(k).tail(rest);
+      const Scalar off_diagonal = w.tail(rest - 1).squaredNorm();
+      if (off_diagonal == Scalar(0)) continue;
+      const Scalar length = std::sqrt(w[0] * w[0] + off_diagonal);
+      w[0] += std::copysign(length, w[0]);
+      const Scalar beta = Scalar(2) / (w[0] * w[0] + off_diagonal);
+      const Column image = beta * (skew.bottomRows(rest).rightCols(rest).lazyProduct(w));
+      skew.bottomRows(rest).rightCols(rest) +=
+          w.lazyProduct(image.transpose()) - image.lazyProduct(w.transpose());
+      skew(k + 1, k) = -std::copysign(length, w[0]);
+      skew(k, k + 1) = -skew(k + 1, k);
+      const Column projection = beta * basis_.rightCols(rest).lazyProduct(w);
+      basis_.rightCols(rest) -= projection.lazyProduct(w.transpose());
+    }
+  }
+
+  /// Makes `half`, bidiagonal on entry, diagonal by rotations of its rows and columns and, alike, of the even
+  /// and the odd basis vectors.
+  void diagonalize(Half& half) {
+    const Index planes = half.cols();
+    const auto rotate_rows = [&](Index p, Index q, const Rotation& rotation) {
+      half.applyOnTheLeft(p, q, rotation.adjoint());
+      basis_.applyOnTheRight(2 * p, 2 * q, rotation);
+    };
+    if (half.rows() > planes) {  // odd n: the last row is rotated into the others
+      for (Index p = 0; p < planes; ++p) {
+        Rotation rotation;
+        rotation.makeGivens(half(p, p), half(p + 1, p));
+        rotate_rows(p, p + 1, rotation);
+      }
+    }
+    const Scalar negligible = std::numeric_limits<Scalar>::epsilon() / 2 * half.cwiseAbs().maxCoeff();
+    bool done = false;
+    for (int sweep = 0; sweep < 30 && !done; ++sweep) {
+      done = true;
+      for (Index q = 1; q < planes; ++q) {
+        for (Index p = 0; p < q; ++p) {
+          if (std::abs(half(p, q)) <= negligible && std::abs(half(q, p)) <= negligible) continue;
+          done = false;
+          Rotation rotation;  // first the 2 x 2 block becomes symmetric, then diagonal
+          rotation.makeGivens(half(p, p) + half(q, q), half(q, p) - half(p, q));
+          rotate_rows(p, q, rotation);
+          if (rotation.makeJacobi(half(p, p), half(p, q), half(q, q))) {
+            rotate_rows(p, q, rotation);
+            half.applyOnTheRight(p, q, rotation);
+            basis_.applyOnTheRight(2 * p + 1, 2 * q + 1, rotation);
+          }
+          half(p, q) = half(q, p) = Scalar(0);  // but for rounding
+        }
+      }
+    }
+  }
+
+  /// Angles from the largest down, and none negative.
+  void sort_planes() {
+    for (Index p = 0; p < num_planes(); ++p) {
+      Index largest = p;
+      for (Index q = p + 1; q < num_planes(); ++q) {
+        if (std::abs(angles_[q]) > std::abs(angles_[largest])) largest = q;
+      }
+      if (largest != p) {
+        std::swap(angles_[p], angles_[largest]);
+        basis_.col(2 * p).swap(basis_.col(2 * largest));
+        basis_.col(2 * p + 1).swap(basis_.col(2 * largest + 1));
+      }
+      if (angles_[p] < Scalar(0)) {
+        angles_[p] = -angles_[p];
+        basis_.col(2 * p + 1) = -basis_.col(2 * p + 1);
+      }
+    }
+  }
 
   void check_plane(const char* who, Index p) const {
     if (p < 0 || p >= num_planes()) {
