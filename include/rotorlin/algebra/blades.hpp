@@ -80,6 +80,16 @@ inline std::unique_ptr<const BladeTable> make_blade_table(int n) {
   return table;
 }
 
+/// make(n) for 0 <= n <= max_dimension, called once a process for each n.
+template <class Table, std::unique_ptr<const Table> make(int)>
+const Table& once_per_dimension(int n) {
+  static std::array<std::once_flag, max_dimension + 1> once;
+  static std::array<std::unique_ptr<const Table>, max_dimension + 1> tables;
+  const auto slot = static_cast<std::size_t>(n);
+  std::call_once(once[slot], [&] { tables[slot] = make(n); });
+  return *tables[slot];
+}
+
 }  // namespace detail
 
 /// The table for n basis vectors, built once a process (thread-safe).
@@ -88,11 +98,7 @@ inline const BladeTable& blade_table(int n) {
   if (n < 0 || n > max_dimension) {
     detail::throw_invalid("blade_table: n = ", n, ", expected 0 <= n <= ", max_dimension);
   }
-  static std::array<std::once_flag, max_dimension + 1> once;
-  static std::array<std::unique_ptr<const BladeTable>, max_dimension + 1> tables;
-  const auto slot = static_cast<std::size_t>(n);
-  std::call_once(once[slot], [&] { tables[slot] = detail::make_blade_table(n); });
-  return *tables[slot];
+  return detail::once_per_dimension<BladeTable, detail::make_blade_table>(n);
 }
 
 }  // namespace rotorlin

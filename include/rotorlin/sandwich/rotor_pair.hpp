@@ -3,17 +3,15 @@
 /// What a sandwich kernel is prepared from.
 #pragma once
 
-#include "rotorlin/core/types.hpp"
-
 namespace rotorlin::detail {
 
-/// The two rotors of x -> r x s~ in Cl(n): 2^(n-1) coefficients each, even blades in graded order.
+/// The two rotors of x -> r x s~ in Cl(n).
 template <class Scalar>
 struct RotorPair {
   int n;
-  const Scalar* left_even;
-  const Scalar* right_even;
-  bool single;  ///< s = r
+  const Scalar* left_even;   ///< r: 2^(n-1) coefficients, even blades in graded order
+  const Scalar* right_even;  ///< s, likewise
+  const Scalar* rotation;    ///< n x n, column-major: v -> r v r~; null unless s = r (single rotor)
 };
 
 }  // namespace rotorlin::detail

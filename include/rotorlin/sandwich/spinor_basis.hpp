@@ -18,11 +18,9 @@
 /// is the same transform divided by its length.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "rotorlin/algebra/blades.hpp"
@@ -185,11 +183,7 @@ inline const SpinorBasis& spinor_basis(int n) {
   if (n < 1 || n > max_dimension) {
     detail::throw_invalid("spinor_basis: n = ", n, ", expected 1 <= n <= ", max_dimension);
   }
-  static std::array<std::once_flag, max_dimension + 1> once;
-  static std::array<std::unique_ptr<const SpinorBasis>, max_dimension + 1> bases;
-  const auto slot = static_cast<std::size_t>(n);
-  std::call_once(once[slot], [&] { bases[slot] = detail::make_spinor_basis(n); });
-  return *bases[slot];
+  return detail::once_per_dimension<SpinorBasis, detail::make_spinor_basis>(n);
 }
 
 }  // namespace rotorlin

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/sandwich/rotor_pair.hpp"
@@ -92,9 +91,9 @@ void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int hal
   });
 }
 
-/// The inverse of spinor_enter for both halves.
+/// The inverse of spinor_enter, to blades in graded order.
 template <class S, int W>
-void spinor_leave(const SpinorBasis& basis, const S* matrices, S* coefficients) {
+void spinor_leave(const SpinorBasis& basis, int halves, const S* matrices, S* coefficients) {
   const Index order = basis.order;
   const Index columns = basis.real_order() * W;
   const std::uint16_t* source = basis.source.data();
@@ -102,7 +101,7 @@ void spinor_leave(const SpinorBasis& basis, const S* matrices, S* coefficients) 
   const S scale = S(1) / static_cast<S>(basis.length());
   with_length(basis.length(), [&](auto constant) {
     constexpr int length = decltype(constant)::value;
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < halves; ++half) {
       for (Index unit = 0; unit < basis.field; ++unit) {
         for (Index a = 0; a < order; ++a) {
           Pack<S, W> v[length];
@@ -289,49 +288,58 @@ struct SpinorKernel {
     Operator adjoint;
   };
 
-  static Index domain_size(int n) { return Index{1} << n; }
+  /// Whether `enter` writes a domain of its own; otherwise the coefficients themselves are the domain.
+  static constexpr bool transforms = true;
   static Index scratch_size(int n) { return Index{1} << n; }
+  /// How many samples one by one take as long as a whole tile of native width (measured).
+  static Index singles_per_tile(int n) { return n <= 6 ? 3 : n <= 8 ? 7 : 11; }
 
   /// Weights of alpha r x s~, with the adjoint where gradients will be asked for.
   template <class Wide>
-  static void prepare(const RotorPair<Wide>& pair, Wide alpha, bool with_adjoint, Weights& weights) {
+  static void prepare(const RotorPair<Wide>& pair, Wide alpha, bool with_adjoint, Weights& weights,
+                      PackBuffer<Wide>& memory) {
     const SpinorBasis& basis = spinor_basis(pair.n);
     const Index half_size = basis.size() / 2;
     const int right_halves = pair.n % 2 == 1 ? 1 : 2;
-    std::vector<Wide> r(static_cast<std::size_t>(half_size));
-    std::vector<Wide> s(static_cast<std::size_t>(half_size * right_halves));
-    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.left_even, r.data());
-    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.right_even, s.data());
+    Wide* r = memory.reserve(4 * half_size);
+    Wide* s = r + half_size;
+    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.left_even, r);
+    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.right_even, s);
     if (right_halves == 2) {  // h s h^-1 turns the sign of the blades that hold e_n
       const BladeTable& blades = blade_table(pair.n);
-      std::vector<Wide> turned(pair.right_even, pair.right_even + half_size);
-      for (std::size_t i = 0; i < turned.size(); ++i) {
-        if (pair.n > 1 && (blades.even[i] >> (pair.n - 1)) & 1u) turned[i] = -turned[i];
+      Wide* turned = s + 2 * half_size;
+      for (Index i = 0; i < half_size; ++i) {
+        const bool last = (blades.even[static_cast<std::size_t>(i)] >> (pair.n - 1)) & 1;
+        turned[i] = last ? -pair.right_even[i] : pair.right_even[i];
       }
-      spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, turned.data(), s.data() + half_size);
+      spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, turned, s + half_size);
     }
-    fill(basis, r.data(), s.data(), right_halves, alpha, false, weights.forward);
-    if (with_adjoint) fill(basis, r.data(), s.data(), right_halves, Wide(1), true, weights.adjoint);
+    fill(basis, r, s, right_halves, alpha, false, weights.forward);
+    if (with_adjoint) fill(basis, r, s, right_halves, Wide(1), true, weights.adjoint);
   }
 
+  /// Coefficients (graded order) to matrices; returns where they are.
   template <int W>
-  static void enter(int n, const S* coefficients, S* matrices, S* scratch) {
+  static const S* enter(int n, const S* coefficients, S* matrices, S* scratch) {
     const SpinorBasis& basis = spinor_basis(n);
     if constexpr (W == 1) {
       spinor_enter_single<S>(basis, coefficients, matrices, scratch);
     } else {
       spinor_enter<S, W>(basis, basis.source.data(), 2, coefficients, matrices);
     }
+    return matrices;
   }
 
+  /// Matrices to coefficients; returns where they are.
   template <int W>
-  static void leave(int n, const S* matrices, S* coefficients, S* scratch) {
+  static const S* leave(int n, const S* matrices, S* coefficients, S* scratch) {
     const SpinorBasis& basis = spinor_basis(n);
     if constexpr (W == 1) {
       spinor_leave_single<S>(basis, matrices, coefficients, scratch);
     } else {
-      spinor_leave<S, W>(basis, matrices, coefficients);
+      spinor_leave<S, W>(basis, 2, matrices, coefficients);
     }
+    return coefficients;
   }
 
   /// Y = R X S^H or, with Add, Y += R X S^H. `scratch` holds R X.
@@ -382,13 +390,13 @@ struct SpinorKernel {
   }
 
   /// Scalars that `gradient` accumulates: the matrices of <gx x~> and, for each half, of <gx~ x>.
+  static Index gradient_scratch_size(int) { return 0; }
   static Index gradient_size(int n) { return 3 * (Index{1} << (n - 1)); }
 
   /// Adds sum over the W samples of GX X^H (of both halves) and GX^H X (half by half) to `sums`.
   template <int W>
   static void gradient(int n, const S* gx, const S* x, S* sums, S*) {
     const SpinorBasis& basis = spinor_basis(n);
-    const Index order = basis.order;
     const Index real = basis.real_order();
     const Index half_size = basis.size() / 2;
     for (Index part = 0; part < 2 * basis.copies; ++part) {
@@ -404,30 +412,29 @@ struct SpinorKernel {
 
   /// The bivector parts <gx x~>_2 and <gx~ x>_2 (n(n-1)/2 each) and the scalar <gx, x> out of the sums.
   template <class Wide>
-  static void finish_gradient(int n, const S* sums, Wide* left, Wide* right, Wide& dot) {
+  static void finish_gradient(int n, const S* sums, Wide* left, Wide* right, Wide& dot,
+                              PackBuffer<Wide>& memory) {
     const SpinorBasis& basis = spinor_basis(n);
     const BladeTable& blades = blade_table(n);
     const Index size = basis.size();
-    std::vector<Wide> matrices(static_cast<std::size_t>(size), Wide(0));
-    std::vector<Wide> coefficients(static_cast<std::size_t>(size));
     const Index bivectors = Index{n} * (n - 1) / 2;
-    const auto bivector_part = [&](Wide* out, bool negate_last) {
-      spinor_leave<Wide, 1>(basis, matrices.data(), coefficients.data());
-      for (Index i = 0; i < bivectors; ++i) {
-        const auto blade = static_cast<std::size_t>(n + 1 + i);
-        const bool last = (blades.mask[blade] >> (n - 1)) & 1;
-        out[i] += negate_last && last ? -coefficients[blade] : coefficients[blade];
-      }
+    Wide* matrices = memory.reserve(size / 2 + size);
+    Wide* coefficients = matrices + size / 2;
+    const auto transform = [&](const S* even) {
+      for (Index i = 0; i < size / 2; ++i) matrices[i] = static_cast<Wide>(even[i]);
+      spinor_leave<Wide, 1>(basis, 1, matrices, coefficients);
     };
-    for (Index i = 0; i < size / 2; ++i) matrices[static_cast<std::size_t>(i)] = static_cast<Wide>(sums[i]);
-    std::fill(left, left + bivectors, Wide(0));
-    std::fill(right, right + bivectors, Wide(0));
-    bivector_part(left, false);
+    transform(sums);
     dot = coefficients[0];
-    for (Index half = 0; half < 2; ++half) {
-      const S* own = sums + (half + 1) * (size / 2);
-      for (Index i = 0; i < size / 2; ++i) matrices[static_cast<std::size_t>(i)] = static_cast<Wide>(own[i]);
-      bivector_part(right, half == 1 && n % 2 == 0);
+    std::copy(coefficients + n + 1, coefficients + n + 1 + bivectors, left);
+    std::fill(right, right + bivectors, Wide(0));
+    for (int half = 0; half < 2; ++half) {
+      transform(sums + (half + 1) * (size / 2));
+      for (Index i = 0; i < bivectors; ++i) {  // h^-1 (.) h turns the sign of the blades that hold e_n
+        const Index blade = n + 1 + i;
+        const bool last = (blades.mask[static_cast<std::size_t>(blade)] >> (n - 1)) & 1;
+        right[i] += half == 1 && n % 2 == 0 && last ? -coefficients[blade] : coefficients[blade];
+      }
     }
   }
 
