@@ -12,7 +12,7 @@
 namespace rotorlin {
 
 /// n(n-1)/2 coefficients, in the order e12, e13, ..., e1n, e23, ...
-template <class Scalar, int P, int Q = 0, int R = 0>
+template <class Scalar, int P, int Q, int R>
 class Bivector : public detail::Element<Bivector, Part::bivector, Scalar, P, Q, R> {
   using Base = detail::Element<rotorlin::Bivector, Part::bivector, Scalar, P, Q, R>;
 

@@ -5,11 +5,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>
+#include <utility>
 
 #include "rotorlin/algebra/blades.hpp"
 #include "rotorlin/algebra/signature.hpp"
@@ -21,6 +24,15 @@ namespace rotorlin {
 /// The sets of blades that have a type: all (Multivector), grade 1 (Vector), grade 2 (Bivector), even
 /// (Rotor).
 enum class Part { all, vector, bivector, even };
+
+template <class Scalar, int P, int Q = 0, int R = 0>
+class Multivector;
+template <class Scalar, int P, int Q = 0, int R = 0>
+class Vector;
+template <class Scalar, int P, int Q = 0, int R = 0>
+class Bivector;
+template <class Scalar, int P, int Q = 0, int R = 0>
+class Rotor;
 
 namespace detail {
 
@@ -135,11 +147,51 @@ class Element : public ElementTag {
   const Scalar& operator[](Index i) const { return coeffs_[i]; }
   Scalar& operator[](Index i) { return coeffs_[i]; }
 
+  /// Grade projection to a type of its own: grade 0, grade 1, grade 2, the even grades.
+  Scalar scalar_part() const {
+    if constexpr (part == Part::vector || part == Part::bivector) {
+      return Scalar(0);
+    } else {
+      return coeffs_[0];
+    }
+  }
+  Vector<Scalar, P, Q, R> vector_part() const { return projected<Vector<Scalar, P, Q, R>>(); }
+  Bivector<Scalar, P, Q, R> bivector_part() const { return projected<Bivector<Scalar, P, Q, R>>(); }
+  Rotor<Scalar, P, Q, R> even_part() const { return projected<Rotor<Scalar, P, Q, R>>(); }
+  /// Grade projection within the type: the coefficients of grade k, the others zero.
+  Derived grade_part(int k) const {
+    Derived result = derived();
+    const Blades blades = this->blades();
+    for (Index i = 0; i < size(); ++i) {
+      if (std::popcount(static_cast<unsigned>(blades.mask[i])) != k) result[i] = Scalar(0);
+    }
+    return result;
+  }
+
+  /// The coefficients of the blades that `To` has, zero for those that this element has not.
+  template <class To>
+  To projected() const {
+    To result(signature_);
+    const Blades from = this->blades(), to = result.blades();
+    for (Index i = 0; i < to.size; ++i) {
+      const unsigned blade = to.mask[i];
+      result[i] = part_contains(part, blade) ? coeffs_[from.index[blade] - from.first] : Scalar(0);
+    }
+    return result;
+  }
+
   /// The blades that the coefficients belong to.
   Blades blades() const { return blades_of(part, dimension()); }
 
   void set_zero() { coeffs_.setZero(); }
-  bool all_finite() const { return coeffs_.allFinite(); }
+  /// Whether no coefficient is NaN or infinite.
+  bool all_finite() const {
+    for (Index i = 0; i < size(); ++i) {
+      const Scalar zero = coeffs_[i] - coeffs_[i];
+      if (!(zero == Scalar(0))) return false;
+    }
+    return true;
+  }
 
   /// The same coefficients as another scalar type.
   template <class T>

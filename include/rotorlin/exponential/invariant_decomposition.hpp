@@ -21,6 +21,7 @@
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/exponential/power_iteration.hpp"
 
 namespace rotorlin {
 
@@ -30,42 +31,6 @@ namespace detail {
 template <class Scalar>
 Scalar sinc(Scalar x) {
   return x == Scalar(0) ? Scalar(1) : std::sin(x) / x;
-}
-
-inline constexpr int octet = 8;
-
-/// An even (or odd) element in binary order: entry m >> 1 belongs to blade m, whose lowest bit follows from
-/// its parity. Column h of eight rows holds the entries 8h .. 8h+7.
-template <class Scalar, int N>
-using Octets =
-    Eigen::Matrix<Scalar, octet, N == Dynamic ? Dynamic : (N > 4 ? 1 << (N - 4) : 1), Eigen::ColMajor, octet,
-                  N == Dynamic ? 1 << (max_dimension - 4) : (N > 4 ? 1 << (N - 4) : 1)>;
-
-/// +1 or -1, by the number of set bits.
-inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }
-
-/// out = x * v for a vector v of n <= 14 coefficients. Entry j of the result takes v_k times entry j ^
-/// 2^(k-1) (for k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8
-/// matrix.
-template <class Scalar, int N, class V>
-void multiply_by_vector(const Octets<Scalar, N>& x, const V& v, Octets<Scalar, N>& out) {
-  const Index n = v.size();
-  Eigen::Matrix<Scalar, octet, octet> low = Eigen::Matrix<Scalar, octet, octet>::Zero();
-  for (unsigned j = 0; j < octet; ++j) {
-    low(j, j) = Scalar(parity_sign(j)) * v[0];
-    for (unsigned k = 1; k < 4 && k < n; ++k) {
-      low(j, j ^ (1u << (k - 1))) = Scalar(parity_sign(j >> k)) * v[k];
-    }
-  }
-  for (unsigned h = 0; h < x.cols(); ++h) {
-    Eigen::Matrix<Scalar, octet, 1> sum;
-    sum.noalias() = low.lazyProduct(x.col(h));
-    sum *= Scalar(parity_sign(h));
-    for (unsigned k = 4; k < n; ++k) {
-      sum += (Scalar(parity_sign(h >> (k - 3))) * v[k]) * x.col(h ^ (1u << (k - 4)));
-    }
-    out.col(h) = sum;
-  }
 }
 
 }  // namespace detail
@@ -89,13 +54,25 @@ class InvariantDecomposition {
   using Angles = Eigen::Matrix<Scalar, N == Dynamic ? Dynamic : N / 2, 1, Eigen::ColMajor, max_planes, 1>;
 
   InvariantDecomposition() = default;
-  explicit InvariantDecomposition(const BivectorType& b) { compute(b); }
+  explicit InvariantDecomposition(const BivectorType& b,
+                                  DecompositionMethod method = DecompositionMethod::exact) {
+    compute(b, method);
+  }
+  /// From planes and angles, which may be in any order and of any sign.
+  InvariantDecomposition(const Basis& basis, const Angles& angles) : basis_(basis), angles_(angles) {
+    sort_planes();
+  }
 
   /// Decomposes b: its skew matrix becomes tridiagonal, T, by reflections; with the even indices before the
   /// odd ones T = [0 B; -B^T 0], and the singular values of B are the angles (Kogbetliantz' method: Jacobi
   /// rotations on both sides, so that every basis vector is a product of orthogonal maps, of zero angles
-  /// too). \throws std::domain_error where a coefficient is NaN or infinite.
-  void compute(const BivectorType& b) {
+  /// too).
+  ///
+  /// The power iteration's planes are made orthogonal, each to those before it; PowerIteration has its own
+  /// parts.
+  ///
+  /// \throws std::domain_error where a coefficient is NaN or infinite.
+  void compute(const BivectorType& b, DecompositionMethod method = DecompositionMethod::exact) {
     if (!b.all_finite()) {
       detail::throw_domain("InvariantDecomposition: the bivector of ", b.signature(),
                            " has coefficients that are NaN or infinite");
@@ -103,6 +80,7 @@ class InvariantDecomposition {
     const Index n = b.dimension();
     basis_.setIdentity(n, n);
     angles_.setZero(n / 2);
+    if (method == DecompositionMethod::power_iteration) return iterate(b);
     const Scalar scale = b.size() > 0 ? b.coeffs().cwiseAbs().maxCoeff() : Scalar(0);
     if (scale == Scalar(0)) return;
     Basis skew = b.to_skew_matrix() / scale;
@@ -121,6 +99,13 @@ class InvariantDecomposition {
   const Basis& basis() const { return basis_; }
   /// The angles, at least 0, descending.
   const Angles& angles() const { return angles_; }
+
+  /// The bivector that was decomposed: the sum of the simple parts.
+  BivectorType bivector() const {
+    BivectorType sum{Signature<N>(dimension())};
+    for (Index p = 0; p < num_planes(); ++p) sum += simple_part(p);
+    return sum;
+  }
 
   /// angle_p u_p v_p; these parts commute and sum to the bivector.
   BivectorType simple_part(Index p) const {
@@ -169,8 +154,7 @@ class InvariantDecomposition {
       detail::multiply_by_vector<Scalar, N>(ru, basis_.col(2 * p + 1), ruv);
       r = std::cos(angles_[p]) * r + std::sin(angles_[p]) * ruv;
     }
-    const detail::Blades even = detail::blades_of(Part::even, n);
-    for (Index i = 0; i < even.size; ++i) even_coeffs[i] = r.data()[even.mask[i] >> 1];
+    detail::copy_even<Scalar, N>(r, n, even_coeffs);
   }
 
   /// phi(sign ad_b) h with phi(z) = (e^z - 1)/z and sign = +1 or -1, where b is the decomposed bivector. It
@@ -221,14 +205,46 @@ class InvariantDecomposition {
   using Column = Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor, max_n, 1>;
   using Rotation = Eigen::JacobiRotation<Scalar>;
 
+  /// The planes of the power iteration's parts: the longest column v of a part's skew matrix S, and S v.
+  void iterate(const BivectorType& b) {
+    PowerIteration<Scalar, N> iteration;
+    iteration.compute(b);
+    for (Index p = 0; p < num_planes(); ++p) {
+      const Basis skew = iteration.parts()[static_cast<std::size_t>(p)].to_skew_matrix();
+      Index longest = 0;
+      skew.colwise().squaredNorm().maxCoeff(&longest);
+      const Column v = skew.col(longest).stableNormalized(), u = skew * v;
+      angles_[p] = u.norm();
+      set_orthogonal(2 * p, u);
+      set_orthogonal(2 * p + 1, v);
+    }
+    if (dimension() % 2 == 1) set_orthogonal(dimension() - 1, Column::Zero(dimension()));
+    sort_planes();
+  }
+
+  /// Column i of the basis becomes the part of v orthogonal to the columns before it, normalized; where none
+  /// is left, that of a unit vector.
+  void set_orthogonal(Index i, Column v) {
+    const auto before = basis_.leftCols(i);
+    for (Index k = -1; k < dimension(); ++k) {
+      if (k >= 0) v = Column::Unit(dimension(), k);
+      v.stableNormalize();
+      for (int pass = 0; pass < 2; ++pass) v -= before * (before.transpose() * v).eval();
+      if (v.norm() * Scalar(2 * max_n) > Scalar(1)) break;
+    }
+    basis_.col(i) = v.normalized();
+  }
+
   /// skew <- H skew H, basis <- basis H for reflections H = 1 - beta w w^T until `skew` is tridiagonal.
   void tridiagonalize(Basis& skew) {
     const Index n = skew.rows();
+    // far below rounding (the largest entry is 1), and still a square that has all its digits
+    const Scalar negligible = std::numeric_limits<Scalar>::min() / std::numeric_limits<Scalar>::epsilon();
     for (Index k = 0; k + 2 < n; ++k) {
       const Index rest = n - k - 1;
       Column w = skew.col(k).tail(rest);
       const Scalar off_diagonal = w.tail(rest - 1).squaredNorm();
-      if (off_diagonal == Scalar(0)) continue;
+      if (off_diagonal <= negligible) continue;
       const Scalar length = std::sqrt(w[0] * w[0] + off_diagonal);
       w[0] += std::copysign(length, w[0]);
       const Scalar beta = Scalar(2) / (w[0] * w[0] + off_diagonal);
@@ -308,5 +324,13 @@ class InvariantDecomposition {
   Basis basis_;
   Angles angles_;
 };
+
+/// The planes and angles of b, by either method.
+/// \throws std::domain_error where a coefficient is NaN or infinite.
+template <std::floating_point Scalar, int N>
+InvariantDecomposition<Scalar, N> invariant_decomposition(
+    const Bivector<Scalar, N>& b, DecompositionMethod method = DecompositionMethod::exact) {
+  return InvariantDecomposition<Scalar, N>(b, method);
+}
 
 }  // namespace rotorlin

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The products. The geometric product is bilinear and takes blade a times blade b to +-1 or 0 times blade a
+/// xor b; every other product keeps some of its terms:
+///
+///     geometric_product     a * b   all
+///     outer_product         a ^ b   a and b have no factor in common
+///     left_contraction              the factors of a are among those of b
+///     right_contraction             the factors of b are among those of a
+///     inner_product         a | b   either: <a b> of grade |s - t| for grades s and t, scalars included
+///     commutator_product            a and b anticommute: (a b - b a) / 2
+///     scalar_product                a = b: <a b>_0, a Scalar
+///
+/// (Hestenes' inner product is inner_product without the scalars.) The operators ^ and | bind more weakly
+/// than in mathematics: write parentheses. Operands of different algebras are an error of compilation where
+/// the type says so, else std::invalid_argument.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "rotorlin/algebra/element.hpp"
+
+namespace rotorlin {
+
+enum class Product { geometric, outer, left_contraction, right_contraction, inner, commutator, scalar };
+
+namespace detail {
+
+/// Whether `product` has the term blade a times blade b.
+template <Product product>
+constexpr bool has_term(unsigned a, unsigned b) {
+  switch (product) {
+    case Product::outer:
+      return (a & b) == 0;
+    case Product::left_contraction:
+      return (a & ~b) == 0;
+    case Product::right_contraction:
+      return (b & ~a) == 0;
+    case Product::inner:
+      return (a & ~b) == 0 || (b & ~a) == 0;
+    case Product::commutator:
+      return ((std::popcount(a) * std::popcount(b) - std::popcount(a & b)) & 1) != 0;
+    case Product::scalar:
+      return a == b;
+    case Product::geometric:
+      break;
+  }
+  return true;
+}
+
+/// What a product of two parts is known to lie in, where that has a type of its own.
+constexpr Part product_part(Product product, Part a, Part b) {
+  const bool vectors = a == Part::vector && b == Part::vector;
+  const bool with_bivector = a == Part::bivector || b == Part::bivector;
+  const bool with_vector = a == Part::vector || b == Part::vector;
+  const bool bivectors = a == Part::bivector && b == Part::bivector;
+  switch (product) {
+    case Product::geometric:
+      return a == Part::even && b == Part::even ? Part::even : Part::all;
+    case Product::outer:
+      return vectors ? Part::bivector : Part::all;
+    case Product::left_contraction:
+      return a == Part::vector && b == Part::bivector ? Part::vector : Part::all;
+    case Product::right_contraction:
+      return a == Part::bivector && b == Part::vector ? Part::vector : Part::all;
+    case Product::inner:
+      return with_vector && with_bivector ? Part::vector : Part::all;
+    case Product::commutator:
+      return bivectors || vectors ? Part::bivector : with_bivector && with_vector ? Part::vector : Part::all;
+    case Product::scalar:
+      break;
+  }
+  return Part::all;
+}
+
+template <class Scalar, int P, int Q, int R, Part part>
+using ElementOf = std::conditional_t<
+    part == Part::all, Multivector<Scalar, P, Q, R>,
+    std::conditional_t<
+        part == Part::even, Rotor<Scalar, P, Q, R>,
+        std::conditional_t<part == Part::bivector, Bivector<Scalar, P, Q, R>, Vector<Scalar, P, Q, R>>>>;
+
+template <class T>
+struct ElementRebind;
+template <template <class, int, int, int> class E, class Scalar, int P, int Q, int R>
+struct ElementRebind<E<Scalar, P, Q, R>> {
+  template <Part part>
+  using type = ElementOf<Scalar, P, Q, R, part>;
+};
+
+/// c += sign a b, without making use of more than the scalar's own operators.
+template <int sign, class Scalar>
+void add_term(Scalar& c, const Scalar& a, const Scalar& b) {
+  if constexpr (sign > 0) {
+    c += a * b;
+  } else if constexpr (sign < 0) {
+    c -= a * b;
+  }
+}
+
+// ---- products of few terms: signs and positions are compiled in
+
+/// The blades of N basis vectors in graded order, at compile time.
+template <int N>
+inline constexpr auto graded_masks = [] {
+  std::array<unsigned, (std::size_t{1} << N)> masks{};
+  std::size_t i = 0;
+  for (int grade = 0; grade <= N; ++grade) {
+    for (unsigned reversed = 1u << N; reversed-- > 0;) {
+      if (std::popcount(reversed) != grade) continue;
+      for (int k = 0; k < N; ++k) masks[i] |= ((reversed >> k) & 1u) << (N - 1 - k);
+      ++i;
+    }
+  }
+  return masks;
+}();
+
+template <int N, Part part>
+inline constexpr auto part_masks = [] {
+  std::array<unsigned, static_cast<std::size_t>(part_size(part, N))> masks{};
+  std::size_t i = 0;
+  for (unsigned blade : graded_masks<N>) {
+    if (part_contains(part, blade)) masks[i++] = blade;
+  }
+  return masks;
+}();
+
+struct Term {
+  int sign = 0;
+  std::size_t target = 0;
+};
+
+/// The terms of a_i b_j, row by row.
+template <Product product, class Algebra, Part A, Part B, Part C>
+inline constexpr auto product_terms = [] {
+  constexpr int n = Algebra::static_dimension;
+  constexpr auto& a = part_masks<n, A>;
+  constexpr auto& b = part_masks<n, B>;
+  constexpr auto& c = part_masks<n, C>;
+  std::array<Term, a.size() * b.size()> terms{};
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      for (std::size_t k = 0; k < c.size(); ++k) {
+        if (c[k] != (a[i] ^ b[j]) || !has_term<product>(a[i], b[j])) continue;
+        terms[i * b.size() + j] = {Algebra{}.product_sign(a[i], b[j]), k};
+      }
+    }
+  }
+  return terms;
+}();
+
+template <const auto& terms, std::size_t first, class Scalar, std::size_t... J>
+void multiply_row(const Scalar& a, const Scalar* b, Scalar* c, std::index_sequence<J...>) {
+  (add_term<terms[first + J].sign>(c[terms[first + J].target], a, b[J]), ...);
+}
+
+template <const auto& terms, class Scalar, std::size_t... I, class Columns>
+void multiply_unrolled(const Scalar* a, const Scalar* b, Scalar* c, std::index_sequence<I...>,
+                       Columns columns) {
+  (multiply_row<terms, I * Columns::size()>(a[I], b, c, columns), ...);
+}
+
+// ---- products at run time
+
+/// c += the product of a and b, each given by its blades and coefficients: what all products of large or
+/// run-time n come to, and the place for a faster one. Loops over the blades of a and over those of b or c,
+/// whichever are fewer.
+template <Product product, class Scalar, class Algebra>
+void multiply(const Algebra& algebra, Part part_a, const Scalar* a, Part part_b, const Scalar* b, Part part_c,
+              Scalar* c) {
+  const Blades blades_a = blades_of(part_a, algebra.n());
+  const Blades blades_b = blades_of(part_b, algebra.n());
+  const Blades blades_c = blades_of(part_c, algebra.n());
+  const unsigned null = algebra.null_mask();
+  const bool scatter = blades_b.size <= blades_c.size;
+  const Blades& inner = scatter ? blades_b : blades_c;
+  for (Index i = 0; i < blades_a.size; ++i) {
+    const unsigned blade_a = blades_a.mask[i];
+    const unsigned flips = crossing_mask(blade_a) ^ (blade_a & algebra.negative_mask());
+    for (Index j = 0; j < inner.size; ++j) {
+      const unsigned other = blade_a ^ inner.mask[j];
+      const unsigned blade_b = scatter ? inner.mask[j] : other;
+      if (!part_contains(scatter ? part_c : part_b, other)) continue;
+      if ((blade_a & blade_b & null) != 0 || !has_term<product>(blade_a, blade_b)) continue;
+      const Scalar& factor = scatter ? b[j] : b[blades_b.index[other] - blades_b.first];
+      Scalar& sum = scatter ? c[blades_c.index[other] - blades_c.first] : c[j];
+      if constexpr (std::is_arithmetic_v<Scalar>) {
+        sum += Scalar(1 - 2 * (std::popcount(blade_b & flips) & 1)) * a[i] * factor;
+      } else if (std::popcount(blade_b & flips) & 1) {
+        sum -= a[i] * factor;
+      } else {
+        sum += a[i] * factor;
+      }
+    }
+  }
+}
+
+/// The part `C` of a product.
+template <Product product, Part C, class A, class B>
+auto product_part_of(const char* name, const A& a, const B& b) {
+  a.check_same_algebra(name, b);
+  using Scalar = typename A::Scalar;
+  using Algebra = typename A::SignatureType;
+  typename ElementRebind<A>::template type<C> c(a.signature());
+  c.set_zero();
+  constexpr int n = Algebra::static_dimension;
+  constexpr bool few_terms = n > 0 && n <= 6 && part_size(A::part, n) * part_size(B::part, n) <= 1024;
+  if constexpr (few_terms) {
+    multiply_unrolled<product_terms<product, Algebra, A::part, B::part, C>, Scalar>(
+        a.coeffs().data(), b.coeffs().data(), c.coeffs().data(),
+        std::make_index_sequence<static_cast<std::size_t>(part_size(A::part, n))>{},
+        std::make_index_sequence<static_cast<std::size_t>(part_size(B::part, n))>{});
+  } else {
+    multiply<product, Scalar>(a.signature(), A::part, a.coeffs().data(), B::part, b.coeffs().data(), C,
+                              c.coeffs().data());
+  }
+  return c;
+}
+
+template <Product product, class A, class B>
+auto product_of(const char* name, const A& a, const B& b) {
+  return product_part_of<product, product_part(product, A::part, B::part)>(name, a, b);
+}
+
+}  // namespace detail
+
+/// a b. A Rotor where both are; otherwise a Multivector.
+template <AlgebraElement A, AlgebraElement B>
+auto geometric_product(const A& a, const B& b) {
+  return detail::product_of<Product::geometric>("geometric_product", a, b);
+}
+/// a ^ b, the part of a b of grade s + t. A Bivector for two vectors.
+template <AlgebraElement A, AlgebraElement B>
+auto outer_product(const A& a, const B& b) {
+  return detail::product_of<Product::outer>("outer_product", a, b);
+}
+/// a onto b, the part of a b of grade t - s. A Vector for a vector and a bivector: the row vector a^T A_b.
+template <AlgebraElement A, AlgebraElement B>
+auto left_contraction(const A& a, const B& b) {
+  return detail::product_of<Product::left_contraction>("left_contraction", a, b);
+}
+/// a by b, the part of a b of grade s - t.
+template <AlgebraElement A, AlgebraElement B>
+auto right_contraction(const A& a, const B& b) {
+  return detail::product_of<Product::right_contraction>("right_contraction", a, b);
+}
+/// a | b, the part of a b of grade |s - t|; the grade may be 0 or s or t.
+template <AlgebraElement A, AlgebraElement B>
+auto inner_product(const A& a, const B& b) {
+  return detail::product_of<Product::inner>("inner_product", a, b);
+}
+/// (a b - b a) / 2: half of ad_a(b) = [a, b]. With a bivector a the grades of b are kept.
+template <AlgebraElement A, AlgebraElement B>
+auto commutator_product(const A& a, const B& b) {
+  return detail::product_of<Product::commutator>("commutator_product", a, b);
+}
+/// <a b>_0.
+template <AlgebraElement A, AlgebraElement B>
+typename A::Scalar scalar_product(const A& a, const B& b) {
+  a.check_same_algebra("scalar_product", b);
+  const detail::Blades blades_a = a.blades(), blades_b = b.blades();
+  typename A::Scalar sum(0);
+  for (Index i = 0; i < blades_a.size; ++i) {
+    const unsigned blade = blades_a.mask[i];
+    const int sign = a.signature().product_sign(blade, blade);
+    if (sign == 0 || !detail::part_contains(B::part, blade)) continue;
+    const auto& factor = b[blades_b.index[blade] - blades_b.first];
+    if (sign > 0) {
+      sum += a[i] * factor;
+    } else {
+      sum -= a[i] * factor;
+    }
+  }
+  return sum;
+}
+
+template <AlgebraElement A, AlgebraElement B>
+auto operator*(const A& a, const B& b) {
+  return geometric_product(a, b);
+}
+template <AlgebraElement A, AlgebraElement B>
+auto operator^(const A& a, const B& b) {
+  return outer_product(a, b);
+}
+template <AlgebraElement A, AlgebraElement B>
+auto operator|(const A& a, const B& b) {
+  return inner_product(a, b);
+}
+
+/// Sums of elements of different types are multivectors.
+template <AlgebraElement A, AlgebraElement B>
+requires(A::part != B::part) auto operator+(const A& a, const B& b) {
+  a.check_same_algebra("operator+", b);
+  using Sum = typename detail::ElementRebind<A>::template type<Part::all>;
+  return Sum(a) + Sum(b);
+}
+template <AlgebraElement A, AlgebraElement B>
+requires(A::part != B::part) auto operator-(const A& a, const B& b) {
+  a.check_same_algebra("operator-", b);
+  using Sum = typename detail::ElementRebind<A>::template type<Part::all>;
+  return Sum(a) - Sum(b);
+}
+
+/// The inverse v~ / <v v~>_0 of a versor: a product of vectors, and thus of scalars, vectors, blades and
+/// rotors.
+/// \throws std::invalid_argument where v v~ is not a scalar, or is zero.
+template <AlgebraElement A>
+A inverse(const A& versor) {
+  using std::abs;
+  using Scalar = typename A::Scalar;
+  const A reversed = versor.reversed();
+  const auto square = versor * reversed;
+  const Scalar norm = square.scalar_part();
+  Scalar largest(0), rest(0);
+  for (Index i = 0; i < versor.size(); ++i) {
+    const Scalar magnitude = abs(versor[i]);
+    if (largest < magnitude) largest = magnitude;
+  }
+  for (Index i = 1; i < square.size(); ++i) {
+    const Scalar magnitude = abs(square[i]);
+    if (rest < magnitude) rest = magnitude;
+  }
+  const Scalar tolerance = Scalar(1024) * Eigen::NumTraits<Scalar>::epsilon();
+  const Scalar noise = tolerance * largest * largest;
+  const Scalar magnitude = abs(norm);
+  if (!(magnitude > noise)) {
+    detail::throw_invalid("inverse: the element of ", versor.signature(),
+                          " is not invertible, v v~ = ", norm);
+  }
+  if (!(rest <= noise)) {
+    detail::throw_invalid("inverse: the element of ", versor.signature(), " is not a versor: v v~ = ", norm,
+                          " + other grades up to ", rest);
+  }
+  return reversed / norm;
+}
+
+/// a I, where I = e_12...n: the inverse of `dual`.
+/// \throws std::invalid_argument in degenerate algebras (r > 0), where I has no inverse: use `complement`.
+template <AlgebraElement A>
+auto undual(const A& a) {
+  if (a.signature().r() > 0) {
+    detail::throw_invalid("dual: the pseudoscalar of ", a.signature(), " has no inverse; use complement");
+  }
+  typename detail::ElementRebind<A>::template type<Part::all> result(a.signature());
+  const detail::Blades from = a.blades(), to = result.blades();
+  const unsigned all = (1u << a.dimension()) - 1u;
+  for (Index i = 0; i < from.size; ++i) {
+    const unsigned blade = from.mask[i];
+    result[to.index[all ^ blade]] =
+        a.signature().product_sign(blade, all) > 0 ? a[i] : typename A::Scalar(-a[i]);
+  }
+  return result;
+}
+/// The dual a I^-1, of grade n - k for grade k.
+/// \throws std::invalid_argument in degenerate algebras, as `undual` does.
+template <AlgebraElement A>
+auto dual(const A& a) {
+  const unsigned all = (1u << a.dimension()) - 1u;
+  return undual(a.signature().product_sign(all, all) > 0 ? a : -a);
+}
+/// The right complement, in any signature: linear, with e ^ complement(e) = I for every basis blade e.
+template <AlgebraElement A>
+auto complement(const A& a) {
+  using M = typename detail::ElementRebind<A>::template type<Part::all>;
+  using Scalar = typename A::Scalar;
+  M result(a.signature());
+  const detail::Blades from = a.blades(), to = result.blades();
+  const unsigned all = (1u << a.dimension()) - 1u;
+  for (Index i = 0; i < from.size; ++i) {
+    const unsigned blade = from.mask[i];
+    result[to.index[all ^ blade]] = reorder_sign(blade, all ^ blade) > 0 ? a[i] : Scalar(-a[i]);
+  }
+  return result;
+}
+
+}  // namespace rotorlin
