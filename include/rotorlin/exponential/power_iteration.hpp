@@ -29,13 +29,25 @@ class PowerIteration {
   int max_steps = 20;
   Scalar tolerance = Scalar(1e-5);  ///< ends when |v + v_previous| is smaller
 
+  /// The same from given vectors, the columns of a matrix of n x (floor(n/2) - 1).
+  /// \throws std::invalid_argument where the matrix has another shape.
+  void compute(const BivectorType& b, const Matrix<Scalar>& start) {
+    const Index extractions = num_extractions(b);
+    if (start.rows() != b.dimension() || start.cols() != extractions) {
+      detail::throw_invalid("PowerIteration: start vectors of ", detail::shape(start), ", expected ",
+                            b.dimension(), " x ", extractions);
+    }
+    vectors_ = start;
+    compute(b);
+  }
+
   /// \throws std::domain_error where a coefficient is NaN or infinite.
   void compute(const BivectorType& b) {
     if (!b.all_finite()) {
       detail::throw_domain("PowerIteration: the bivector of ", b.signature(),
                            " has coefficients that are NaN or infinite");
     }
-    const Index n = b.dimension(), extractions = std::max<Index>(n / 2, 1) - 1;
+    const Index n = b.dimension(), extractions = num_extractions(b);
     const bool warm = vectors_.rows() == n && vectors_.cols() == extractions;
     if (!warm) vectors_.setZero(n, extractions);
     parts_.clear();
@@ -54,8 +66,6 @@ class PowerIteration {
     if (n >= 2) parts_.push_back(std::move(rest));
   }
 
-  /// Starts the next `compute` from these vectors: n x (floor(n/2) - 1), none of them zero.
-  void set_vectors(const Matrix<Scalar>& vectors) { vectors_ = vectors; }
   /// The vectors v that the iterations ended with.
   const Matrix<Scalar>& vectors() const { return vectors_; }
   /// Steps that each of the floor(n/2) - 1 iterations took.
@@ -76,6 +86,8 @@ class PowerIteration {
   }
 
  private:
+  static Index num_extractions(const BivectorType& b) { return std::max<Index>(b.dimension() / 2, 1) - 1; }
+
   /// The longest row of the skew matrix: a vector that B does not annihilate.
   static VectorX<Scalar> default_start(const Matrix<Scalar>& skew) {
     Index longest = 0;
