@@ -159,10 +159,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// JSON in which no object has a key twice and nothing is nested deeper than a safetensors header;
+/// JSON in which no object has a key twice and nothing is nested deeper than three levels, as in a header;
 /// parse_error or runtime_error otherwise. (A plain parse keeps the last of two equal keys, and a tower of
 /// brackets eats memory.)
-inline nlohmann::json parse_header(std::string_view text) {
+inline nlohmann::json parse_strict_json(std::string_view text) {
   using Event = nlohmann::json::parse_event_t;
   std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
   const auto watch = [&](int depth, Event event, const nlohmann::json& value) {
@@ -289,7 +289,7 @@ class SafetensorsFile {
     nlohmann::json header;
     try {
       if (!text.starts_with('{')) detail::throw_runtime("does not begin with '{'");
-      header = detail::parse_header(text);
+      header = detail::parse_strict_json(text);
     } catch (const std::exception& error) {
       fail("offset 8: the header is not valid: ", error.what());
     }

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -83,14 +84,12 @@ concept DescribedLayer = Layer<L> && requires(const L layer, const Description& 
 
 namespace detail {
 
-/// Whether every entry is finite; one vectorised pass.
-template <class Derived>
-bool all_finite(const Eigen::DenseBase<Derived>& m) {
-  using std::isfinite;
-  return m.size() == 0 || isfinite((m.derived().array() * typename Derived::Scalar(0)).sum());
+/// Sums and products of counts that may come from a file; std::invalid_argument on overflow.
+inline Index checked_sum(Index a, Index b) {
+  Index sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw_invalid("layer: ", a, " + ", b, " parameters are too many");
+  return sum;
 }
-
-/// a * b for counts that may come from a file; throws std::invalid_argument when it overflows.
 inline Index checked_product(Index a, Index b) {
   Index product = 0;
   if (__builtin_mul_overflow(a, b, &product))
@@ -135,6 +134,17 @@ void check_backward(const L& layer, const X& x, const GradY& grad_y, const GradX
   const Index batch = checked_batch(layer, "backward", x);
   check_shape(layer, "backward", "grad_y", grad_y, layer.out_features(), batch);
   check_shape(layer, "backward", "grad_x", grad_x, layer.in_features(), batch);
+}
+
+/// What a fit to a weight matrix in the metric of a Gram matrix demands of both.
+template <class L, class W, class G>
+void check_fit(const L& layer, const char* who, const W& weight, const G& gram) {
+  const Index in = layer.in_features(), out = layer.out_features();
+  if (weight.rows() != out || weight.cols() != in || gram.rows() != in || gram.cols() != in) {
+    throw_invalid(who, ": weight is ", shape(weight), ", Gram matrix is ", shape(gram), "; expected ", out,
+                  " x ", in, " and ", in, " x ", in, " for this layer");
+  }
+  if (!all_finite(weight)) throw_domain(who, ": the weight has NaN or infinite entries");
 }
 
 /// Throws std::domain_error unless every parameter is finite.
@@ -184,6 +194,22 @@ T option(const Description& description, const std::string& key) {
 }
 
 }  // namespace detail
+
+/// Sets the bias such that the layer maps x (in) to y (out). Where nothing of the bias reaches an output, as
+/// in a layer that scales its bias by zero, that output stays as it is. std::invalid_argument without a bias.
+template <LinearLayer L>
+void match_bias(L& layer, const ConstVectorRef<typename L::Scalar>& x,
+                const ConstVectorRef<typename L::Scalar>& y) {
+  using Vector = VectorX<typename L::Scalar>;
+  if (layer.bias().size() != layer.out_features())
+    detail::throw_invalid(L::type_name, "::match_bias: the layer has no bias");
+  detail::check_shape(layer, "match_bias", "y", y, layer.out_features(), 1);
+  layer.bias().setOnes();
+  const Vector scale = layer.forward(Vector::Zero(layer.in_features()));
+  layer.bias().setZero();
+  const Vector missing = y - layer.forward(x).col(0);
+  layer.bias() = (scale.array() != 0).select(missing.array() / scale.array(), 0);
+}
 
 /// What most layers share: sizes, flat parameters and gradients with the bias (if any) last, and the
 /// convenient `forward(x)`. `class MyLayer : public LayerBase<MyLayer<S>, S>` with `using Base::forward;`.

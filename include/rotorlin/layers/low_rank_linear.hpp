@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// y = U V x + b, a matrix of low rank: the baseline with a closed-form best fit.
+///
+/// Best means the least E|W x - U V x|^2 = |(W - U V) F|^2, where F F^T = G = E[x x^T]. By Eckart and Young
+/// (1936) U V F must be the truncated singular value decomposition of W F, that is, its projection on the
+/// first left singular vectors S of W F; so U V = S S^T W does it, without an inverse of F, and also where G
+/// is singular.
+#pragma once
+
+#include <Eigen/Core>
+#include <Eigen/Eigenvalues>
+#include <Eigen/QR>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/gram_factor.hpp"
+#include "rotorlin/core/random.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/layer.hpp"
+
+namespace rotorlin {
+
+namespace detail {
+
+/// An orthonormal basis (rows x min(k, rows, cols)) of the first left singular vectors of a finite matrix,
+/// from the eigenvectors of the smaller of a a^T and a^T a. Directions that matter less than sqrt(epsilon) of
+/// |a| may be mixed, which costs a projection onto the basis no more than that.
+inline Matrix<double> leading_left_vectors(const Matrix<double>& a, Index k) {
+  const double scale = a.cwiseAbs().maxCoeff();
+  const Matrix<double> scaled = a / (scale > 0 ? scale : 1);
+  const bool tall = a.rows() > a.cols();
+  const Matrix<double> wide = tall ? Matrix<double>(scaled.transpose()) : scaled;
+  const Eigen::SelfAdjointEigenSolver<Matrix<double>> solver(wide * wide.transpose());
+  const Matrix<double> vectors =
+      solver.eigenvectors().rightCols(std::min(k, wide.rows())).rowwise().reverse();
+  if (!tall) return vectors;
+  const Eigen::HouseholderQR<Matrix<double>> qr(scaled * vectors);
+  return qr.householderQ() * Matrix<double>::Identity(a.rows(), vectors.cols());
+}
+
+}  // namespace detail
+
+/// A layer of rank <= `rank`. Parameters: U (out x rank), V (rank x in), both column-major, then the bias
+/// (out).
+template <class S>
+class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
+  using Base = LayerBase<LowRankLinear, S>;
+
+ public:
+  static constexpr const char* type_name = "LowRankLinear";
+  struct Workspace {
+    VectorX<S> hidden, grad_hidden;
+  };
+
+  /// U uniform in +-sqrt(6 / rank), V in +-sqrt(3 / in): the scale of DenseLinear. Bias zero.
+  LowRankLinear(Index in, Index out, Index rank, bool bias = true, std::uint64_t seed = 0)
+      : LowRankLinear(Uninitialised{}, in, out, rank, bias) {
+    Random random(seed);
+    const double u_bound = std::sqrt(6.0 / static_cast<double>(rank));
+    const double v_bound = std::sqrt(3.0 / static_cast<double>(in));
+    random.fill_uniform(u(), -u_bound, u_bound);
+    random.fill_uniform(v(), -v_bound, v_bound);
+  }
+
+  Index rank() const { return rank_; }
+  Eigen::Map<Matrix<S>> u() { return u_of(this->parameters().data()); }
+  Eigen::Map<Matrix<S>> v() { return v_of(this->parameters().data()); }
+  Eigen::Map<const Matrix<S>> u() const { return u_of(this->parameters().data()); }
+  Eigen::Map<const Matrix<S>> v() const { return v_of(this->parameters().data()); }
+  Matrix<S> to_dense() const { return u() * v(); }
+
+  /// Sets U and V to the best fit of this rank to `weight` (out x in) in the metric of `gram` (in x in), both
+  /// of any scalar; columns of U and rows of V have equal lengths. Leaves the bias: see `match_bias`. Returns
+  /// the relative error sqrt(tr((W - UV) G (W - UV)^T) / tr(W G W^T)) (0 where W F is zero). Throws what
+  /// `factor_gram` throws, std::domain_error when `weight` is not finite, std::invalid_argument on a wrong
+  /// shape.
+  template <class A, class B>
+  double fit_closed_form(const Eigen::MatrixBase<A>& weight, const Eigen::MatrixBase<B>& gram) {
+    constexpr const char* who = "LowRankLinear::fit_closed_form";
+    detail::check_fit(*this, who, weight, gram);
+    const Matrix<double> w = weight.template cast<double>();
+    const Matrix<double> wf = w * factor_gram(gram, who);
+    const Matrix<double> left = detail::leading_left_vectors(wf, rank_);
+    const Matrix<double> right = left.transpose() * w;
+    this->parameters().head(this->bias_offset()).setZero();
+    for (Index i = 0; i < left.cols(); ++i) {
+      const double balance = std::sqrt(right.row(i).norm());
+      if (balance == 0) continue;
+      u().col(i) = (left.col(i) * balance).template cast<S>();
+      v().row(i) = (right.row(i) / balance).template cast<S>();
+    }
+    const double norm = wf.stableNorm();
+    return norm == 0 ? 0 : (wf - left * (left.transpose() * wf)).stableNorm() / norm;
+  }
+
+  using Base::forward;
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+    detail::check_forward(*this, x, y);
+    auto hidden = detail::scratch(workspace.hidden, rank_, x.cols());
+    hidden.noalias() = v() * x;
+    y.noalias() = u() * hidden;
+    if (this->has_bias()) y.colwise() += this->bias();
+    detail::check_result(*this, "forward", y);
+  }
+
+  void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
+                Workspace& workspace) {
+    detail::check_backward(*this, x, grad_y, grad_x);
+    auto hidden = detail::scratch(workspace.hidden, rank_, x.cols());
+    auto grad_hidden = detail::scratch(workspace.grad_hidden, rank_, x.cols());
+    hidden.noalias() = v() * x;
+    grad_hidden.noalias() = u().transpose() * grad_y;
+    grad_x.noalias() = v().transpose() * grad_hidden;
+    detail::check_result(*this, "backward", grad_x);
+    u_of(this->gradients().data()).noalias() += grad_y * hidden.transpose();
+    v_of(this->gradients().data()).noalias() += grad_hidden * x.transpose();
+    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+  }
+
+  Description describe() const {
+    return {{"in", detail::option_text(this->in_features())},
+            {"out", detail::option_text(this->out_features())},
+            {"rank", detail::option_text(rank_)},
+            {"bias", detail::option_text(this->has_bias())}};
+  }
+  static LowRankLinear from_description(const Description& description) {
+    return LowRankLinear(
+        Uninitialised{}, detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
+        detail::option<Index>(description, "rank"), detail::option<bool>(description, "bias"));
+  }
+
+ private:
+  struct Uninitialised {};
+  LowRankLinear(Uninitialised, Index in, Index out, Index rank, bool bias)
+      : Base(in, out, number_of_weights(in, out, rank), bias), rank_(rank) {}
+
+  static Index number_of_weights(Index in, Index out, Index rank) {
+    if (rank < 1 || rank > std::min(in, out)) {
+      detail::throw_invalid(type_name, ": rank = ", rank, ", expected 1 ... ", std::min(in, out),
+                            ", the smaller of in = ", in, " and out = ", out);
+    }
+    return detail::checked_product(rank, detail::checked_sum(in, out));
+  }
+
+  template <class P>
+  auto u_of(P* data) const {
+    return matrix_at(data, this->out_features(), rank_);
+  }
+  template <class P>
+  auto v_of(P* data) const {
+    return matrix_at(data + this->out_features() * rank_, rank_, this->in_features());
+  }
+  static Eigen::Map<Matrix<S>> matrix_at(S* data, Index rows, Index cols) { return {data, rows, cols}; }
+  static Eigen::Map<const Matrix<S>> matrix_at(const S* data, Index rows, Index cols) {
+    return {data, rows, cols};
+  }
+
+  Index rank_;
+};
+
+static_assert(LinearLayer<LowRankLinear<float>> && DescribedLayer<LowRankLinear<double>>);
+
+}  // namespace rotorlin

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// What every layer must obey. `test::check_layer_laws(layer)` runs all laws on copies of one layer, whose
+// parameters should be generic (random, no zeros).
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "rotorlin/core/random.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/serialization.hpp"
+#include "support/allocation_counter.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace test {
+
+using rotorlin::Index;
+using rotorlin::Matrix;
+using rotorlin::VectorX;
+
+template <class S>
+Matrix<S> random_matrix(Index rows, Index cols, std::uint64_t seed) {
+  Matrix<S> m(rows, cols);
+  rotorlin::Random(seed).fill_uniform(m, -1, 1);
+  return m;
+}
+
+/// Largest difference, relative to the largest entry of `expected`.
+template <class A, class B>
+double relative_difference(const A& actual, const B& expected) {
+  if (!rotorlin::detail::all_finite(actual)) return std::numeric_limits<double>::infinity();
+  const double scale = static_cast<double>(expected.cwiseAbs().maxCoeff());
+  const double difference = static_cast<double>((actual - expected).cwiseAbs().maxCoeff());
+  return difference == 0 ? 0 : difference / scale;
+}
+
+/// The rounding that a law forgives.
+template <class S>
+double rounding() {
+  return std::is_same_v<S, float> ? 1e-5 : 1e-13;
+}
+
+template <class L>
+struct LayerLaws {
+  using S = typename L::Scalar;
+  static constexpr Index batch = 3;
+  static constexpr S nan = std::numeric_limits<S>::quiet_NaN();
+
+  const L layer;
+  const Index in = layer.in_features(), out = layer.out_features();
+  const Matrix<S> x = random_matrix<S>(in, batch, 1);
+  const Matrix<S> target = random_matrix<S>(out, batch, 2);
+
+  void parameters_are_flat_and_copied() const {
+    L copy = layer;
+    REQUIRE(copy.num_parameters() >= 1);
+    REQUIRE(copy.parameters().size() == copy.num_parameters());
+    REQUIRE(copy.gradients().size() == copy.num_parameters());
+    CHECK(copy.parameters() == layer.parameters());
+    copy.parameters() *= 2;
+    copy.gradients().setOnes();
+    CHECK(copy.parameters() == 2 * layer.parameters());
+    CHECK(copy.parameters() != layer.parameters());
+    copy.zero_gradients();
+    CHECK(copy.gradients().isZero(0));
+  }
+
+  /// Every entry of y is written, samples do not mix, blocks serve as well as matrices.
+  void forward_maps_each_sample() const {
+    typename L::Workspace workspace;
+    const Matrix<S> y = layer.forward(x);
+    REQUIRE(y.rows() == out);
+    REQUIRE(y.cols() == batch);
+    Matrix<S> wide_y = Matrix<S>::Constant(out + 3, batch + 1, nan),
+              wide_x = Matrix<S>::Constant(in + 2, batch, nan);
+    wide_x.middleRows(1, in) = x;
+    layer.forward(wide_x.middleRows(1, in), wide_y.block(2, 1, out, batch), workspace);
+    CHECK(relative_difference(wide_y.block(2, 1, out, batch), y) <= rounding<S>());
+    CHECK(wide_y.topRows(2).array().isNaN().all());
+    for (Index j = 0; j < batch; ++j) {
+      CHECK(relative_difference(layer.forward(x.col(j)).col(0), y.col(j)) <= 10 * rounding<S>());
+    }
+  }
+
+  /// Gradients of |y - target|^2 / 2, from an empty workspace.
+  static Matrix<S> backward(L& l, const Matrix<S>& x, const Matrix<S>& target) {
+    typename L::Workspace workspace;
+    Matrix<S> grad_x = Matrix<S>::Constant(x.rows(), x.cols(), nan);
+    l.backward(x, l.forward(x) - target, grad_x, workspace);
+    return grad_x;
+  }
+
+  /// Central differences, second order in the step.
+  void gradients_are_exact() const {
+    if constexpr (std::is_same_v<S, double>) {
+      L copy = layer;
+      copy.zero_gradients();
+      const Matrix<S> grad_x = backward(copy, x, target);
+      const auto difference = [&](double& variable, const Matrix<S>& input) {
+        const double value = variable, step = 1e-5;
+        variable = value + step;
+        const double above = (copy.forward(input) - target).squaredNorm();
+        variable = value - step;
+        const double below = (copy.forward(input) - target).squaredNorm();
+        variable = value;
+        return (above - below) / (4 * step);
+      };
+      VectorX<S> expected(copy.num_parameters());
+      auto parameters = copy.parameters();
+      for (Index i = 0; i < expected.size(); ++i) expected[i] = difference(parameters[i], x);
+      CHECK(relative_difference(copy.gradients(), expected) < 1e-7);
+
+      Matrix<S> input = x, expected_x(in, batch);
+      for (Index j = 0; j < batch; ++j) {
+        for (Index i = 0; i < in; ++i) expected_x(i, j) = difference(input(i, j), input);
+      }
+      CHECK(relative_difference(grad_x, expected_x) < 1e-7);
+    }
+  }
+
+  /// backward adds to the gradients, overwrites grad_x, and does not care what a workspace was used for.
+  void gradients_accumulate() const {
+    L copy = layer;
+    copy.zero_gradients();
+    const Matrix<S> grad_x = backward(copy, x, target);
+    const VectorX<S> once = copy.gradients();
+    CHECK(relative_difference(backward(copy, x, target), grad_x) <= rounding<S>());
+    CHECK(relative_difference(copy.gradients(), 2 * once) <= rounding<S>());
+
+    typename L::Workspace workspace;
+    Matrix<S> y(out, 2 * batch), again(in, batch);
+    copy.forward(random_matrix<S>(in, 2 * batch, 9), y, workspace);
+    copy.zero_gradients();
+    copy.backward(x, copy.forward(x) - target, again, workspace);
+    CHECK(relative_difference(again, grad_x) <= rounding<S>());
+    CHECK(relative_difference(copy.gradients(), once) <= rounding<S>());
+  }
+
+  template <class Call>
+  static void must_refuse(Call call, const std::string& given, const std::string& expected) {
+    using Catch::Contains;
+    CHECK_THROWS_AS(call(), std::invalid_argument);
+    CHECK_THROWS_WITH(call(), Contains(L::type_name) && Contains(given) && Contains(expected));
+  }
+
+  void wrong_shapes_are_named() const {
+    const auto text = [](Index rows, Index cols) {
+      return std::to_string(rows) + " x " + std::to_string(cols);
+    };
+    L copy = layer;
+    typename L::Workspace workspace;
+    const auto forward = [&](Index x_rows, Index x_cols, Index y_rows, Index y_cols) {
+      return [&, x_rows, x_cols, y_rows, y_cols] {
+        Matrix<S> y(y_rows, y_cols);
+        copy.forward(Matrix<S>::Zero(x_rows, x_cols), y, workspace);
+      };
+    };
+    const auto backward = [&](Index x_rows, Index x_cols, Index y_rows, Index y_cols, Index g_rows,
+                              Index g_cols) {
+      return [&, x_rows, x_cols, y_rows, y_cols, g_rows, g_cols] {
+        Matrix<S> grad_x(g_rows, g_cols);
+        copy.backward(Matrix<S>::Zero(x_rows, x_cols), Matrix<S>::Zero(y_rows, y_cols), grad_x, workspace);
+      };
+    };
+    must_refuse(forward(in + 1, 2, out, 2), text(in + 1, 2), text(in, 2));
+    must_refuse(forward(in, 2, out + 1, 2), text(out + 1, 2), text(out, 2));
+    must_refuse(forward(in, 2, out, 3), text(out, 3), text(out, 2));
+    must_refuse(forward(in, 0, out, 0), text(in, 0), "at least one sample");
+    must_refuse(backward(in + 1, 2, out, 2, in, 2), text(in + 1, 2), text(in, 2));
+    must_refuse(backward(in, 2, out, 1, in, 2), text(out, 1), text(out, 2));
+    must_refuse(backward(in, 2, out, 2, in, 1), text(in, 1), text(in, 2));
+    must_refuse(backward(in, 0, out, 0, in, 0), text(in, 0), "at least one sample");
+    must_refuse([&] { (void)copy.forward(Matrix<S>::Zero(in + 2, 1)); }, text(in + 2, 1), text(in, 1));
+  }
+
+  void parameters_must_be_finite() const {
+    for (const S bad : {nan, std::numeric_limits<S>::infinity()}) {
+      for (Index i = 0; i < layer.num_parameters(); ++i) {
+        L copy = layer;
+        copy.parameters()[i] = bad;
+        CHECK_THROWS_AS(copy.forward(x), std::domain_error);
+      }
+      L copy = layer;
+      copy.parameters()[0] = bad;
+      typename L::Workspace workspace;
+      Matrix<S> grad_x(in, batch);
+      CHECK_THROWS_AS(copy.backward(x, target, grad_x, workspace), std::domain_error);
+    }
+  }
+
+  void steady_state_allocates_nothing() const {
+    L copy = layer;
+    typename L::Workspace workspace;
+    Matrix<S> y(out, batch), grad_x(in, batch);
+    const auto step = [&](Index samples) {
+      copy.forward(x.leftCols(samples), y.leftCols(samples), workspace);
+      copy.backward(x.leftCols(samples), target.leftCols(samples), grad_x.leftCols(samples), workspace);
+      copy.zero_gradients();
+    };
+    step(batch);
+    const long before = allocations();
+    for (int i = 0; i < 3; ++i) {
+      step(batch);
+      step(1);
+    }
+    CHECK(allocations() == before);
+    if (counts_allocations) {
+      const Matrix<S> proof_that_the_counter_counts(7, 7);
+      CHECK(allocations() == before + 1);
+    }
+  }
+
+  void linear_layers_are_their_matrix() const {
+    if constexpr (rotorlin::LinearLayer<L>) {
+      const Matrix<S> dense = layer.to_dense();
+      REQUIRE(dense.rows() == out);
+      REQUIRE(dense.cols() == in);
+      const VectorX<S> offset = layer.forward(Matrix<S>::Zero(in, 1)).col(0);
+      const Matrix<S> expected = (dense * x).colwise() + offset;
+      CHECK(relative_difference(layer.forward(x), expected) <= 100 * rounding<S>());
+
+      L copy = layer;
+      REQUIRE(copy.bias().size() == (copy.bias().size() == 0 ? 0 : out));
+      copy.bias().setZero();
+      CHECK(copy.forward(Matrix<S>::Zero(in, 1)).isZero(0));
+      CHECK(relative_difference(copy.to_dense(), dense) <= rounding<S>());
+      if (copy.bias().size() == 0) {
+        CHECK_THROWS_AS(match_bias(copy, x.col(0), target.col(0)), std::invalid_argument);
+      } else {
+        CHECK(copy.bias().data() == copy.parameters().data() + copy.bias_offset());
+        match_bias(copy, x.col(0), target.col(0));
+        CHECK(relative_difference(copy.forward(x.col(0)), target.col(0)) <= 100 * rounding<S>());
+      }
+    }
+  }
+
+  void saved_layers_come_back() const {
+    if constexpr (rotorlin::DescribedLayer<L>) {
+      const TemporaryFolder folder;
+      save(layer, folder / "layer");
+      const L again = rotorlin::load<L>(folder / "layer");
+      CHECK(again.parameters() == layer.parameters());
+      CHECK(again.forward(x) == layer.forward(x));
+      CHECK(again.describe() == layer.describe());
+
+      // Parameters that are not those of the self-test.
+      L other = layer;
+      other.parameters() *= S(0.9);
+      rotorlin::SafetensorsWriter writer;
+      write_layer(writer, "", layer);
+      const rotorlin::SafetensorsFile file(folder / "layer");
+      rotorlin::SafetensorsWriter forged;
+      for (const auto& [key, value] : file.metadata()) forged.set_metadata(key, value);
+      forged.add("parameters", other.parameters());
+      forged.add("self_test.input", file.matrix<S>("self_test.input"));
+      forged.add("self_test.output", file.matrix<S>("self_test.output"));
+      forged.write(folder / "forged");
+      CHECK_THROWS_WITH(rotorlin::load<L>(folder / "forged"), Catch::Contains("self-test fails"));
+    }
+  }
+};
+
+template <rotorlin::Layer L>
+void check_layer_laws(const L& layer) {
+  INFO(L::type_name << " " << layer.in_features() << " -> " << layer.out_features());
+  const LayerLaws<L> laws{layer};
+  laws.parameters_are_flat_and_copied();
+  laws.forward_maps_each_sample();
+  laws.gradients_are_exact();
+  laws.gradients_accumulate();
+  laws.wrong_shapes_are_named();
+  laws.parameters_must_be_finite();
+  laws.steady_state_allocates_nothing();
+  laws.linear_layers_are_their_matrix();
+  laws.saved_layers_come_back();
+}
+
+}  // namespace test
