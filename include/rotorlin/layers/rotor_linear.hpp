@@ -32,6 +32,11 @@
 
 namespace rotorlin {
 
+namespace detail {
+template <class S>
+class RotorTiles;
+}
+
 /// What a RotorLinear looks like. Zero means "choose".
 struct RotorLinearOptions {
   Index chunk = 0;       ///< 2^n features; default: the largest power of two <= min(in, out), at most 2^14
@@ -67,6 +72,7 @@ struct RotorPlanes {
 template <class S>
 class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   using Base = LayerBase<RotorLinear, S>;
+  friend class detail::RotorTiles<S>;
   /// The rotors are made in double precision also for a float layer: it costs little and is not repeated.
   using Wide = std::conditional_t<std::is_same_v<S, float>, double, S>;
   using Decomposition = InvariantDecomposition<Wide>;
@@ -154,7 +160,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
         if (part >= tiles) {
           const Index sample = tiles * tile_lanes + (part - tiles);
           Arena arena(memory.reserve(forward_memory<K>(1)));
-          forward_tile<K, 1>(operators, x.col(sample).data(), y.col(sample).data(), arena);
+          forward_tile<K, 1>(operators, x.col(sample).data(), nullptr, y.col(sample).data(), arena);
           return;
         }
         const Index sample = part * tile_lanes;
@@ -165,7 +171,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
         S* x_tile = arena.take(this->in_features() * tile_lanes);
         S* y_tile = arena.take(this->out_features() * tile_lanes);
         detail::load_tile<S, tile_lanes>(x.col(sample).data(), x.outerStride(), x.rows(), count, x_tile);
-        forward_tile<K, tile_lanes>(operators, x_tile, y_tile, arena);
+        forward_tile<K, tile_lanes>(operators, x_tile, nullptr, y_tile, arena);
         detail::store_tile<S, tile_lanes>(y_tile, y.rows(), y.col(sample).data(), y.outerStride(), count);
       });
     });
@@ -540,38 +546,58 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     return K::template enter<W>(n_, features, domain, scratch);
   }
 
-  /// y_tile = layer(x_tile): features in packs of W samples.
+  /// All input chunks in the domain of kernel K.
+  template <class K, int W>
+  void enter_tile(const S* x_tile, S* domains, S* chunk, S* scratch) const {
+    for (Index i = 0; i < options_.in_chunks; ++i) {
+      enter_input<K, W>(x_tile, i, domains + i * Arena::rounded(options_.chunk * W), chunk, scratch);
+    }
+  }
+
+  /// y_tile = layer(x_tile): features in packs of W samples. `entered` is what `enter_tile` made of x_tile,
+  /// or null.
   template <class K, int W, class Operators>
-  void forward_tile(const Operators& operators, const S* x_tile, S* y_tile, Arena& arena) const {
+  void forward_tile(const Operators& operators, const S* x_tile, const S* entered, S* y_tile,
+                    Arena& arena) const {
     const Index size = options_.chunk * W;
     const Index out = this->out_features();
     S* domains = arena.take(options_.in_chunks * Arena::rounded(size));
     S* result = arena.take(size);
     S* chunk = arena.take(size);
     S* scratch = arena.take(K::scratch_size(n_) * W);
-    // where kernel K leaves the coefficients as they are, contiguous chunks are used in place
-    const auto input = [&](Index i) {
-      return enter_input<K, W>(x_tile, i, domains + i * Arena::rounded(size), chunk, scratch);
+    if (entered == nullptr && K::transforms && options_.out_chunks > 1) {
+      enter_tile<K, W>(x_tile, domains, chunk, scratch);
+      entered = domains;
+    }
+    // y = sum of alpha r x s~ over all that acts on output chunk o, in the domain
+    const auto apply = [&](Index o, S* y) {
+      for (Index i = 0; i < options_.in_chunks; ++i) {
+        // where kernel K leaves the coefficients as they are, contiguous chunks are used in place
+        const S* x = entered != nullptr
+                         ? entered + i * Arena::rounded(size)
+                         : enter_input<K, W>(x_tile, i, domains + i * Arena::rounded(size), chunk, scratch);
+        for (Index w = 0; w < options_.width; ++w) {
+          const auto& op = operators[pair_index(i, o, w)].forward;
+          if (i == 0 && w == 0) {
+            K::template apply<W, false>(n_, op, x, y, scratch);
+          } else {
+            K::template apply<W, true>(n_, op, x, y, scratch);
+          }
+        }
+      }
     };
-    if (options_.out_chunks > 1 && K::transforms) {
-      for (Index i = 0; i < options_.in_chunks; ++i) input(i);
+    if (options_.in_chunks == 1 && options_.out_chunks == 1 && !this->has_bias()) {
+      S* domain = K::transforms ? result : y_tile;
+      apply(0, domain);
+      K::template leave<W>(n_, domain, y_tile, scratch);
+      return;
     }
     for (Index f = 0; f < out; ++f) {
       const S value = this->has_bias() ? bias_scale() * this->bias()[f] : S(0);
       detail::store<S, W>(y_tile + f * W, detail::Pack<S, W>{} + value);
     }
     for (Index o = 0; o < options_.out_chunks; ++o) {
-      for (Index i = 0; i < options_.in_chunks; ++i) {
-        const S* x = options_.out_chunks > 1 && K::transforms ? domains + i * Arena::rounded(size) : input(i);
-        for (Index w = 0; w < options_.width; ++w) {
-          const auto& op = operators[pair_index(i, o, w)].forward;
-          if (i == 0 && w == 0) {
-            K::template apply<W, false>(n_, op, x, result, scratch);
-          } else {
-            K::template apply<W, true>(n_, op, x, result, scratch);
-          }
-        }
-      }
+      apply(o, result);
       const S* y = K::template leave<W>(n_, result, chunk, scratch);
       Index f = out_start(o);
       for (Index k = 0; k < options_.chunk; ++k) {
@@ -579,6 +605,76 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
             detail::load<S, W>(y_tile + f * W) + detail::load<S, W>(y + k * W) * scale_[f];
         detail::store<S, W>(y_tile + f * W, sum);
         if (++f == out) f = 0;
+      }
+    }
+  }
+
+  template <class K>
+  Index backward_memory() const {
+    const Index size = Arena::rounded(options_.chunk * tile_lanes);
+    const Index scratch = std::max(K::scratch_size(n_), K::gradient_scratch_size(n_)) * tile_lanes;
+    return (options_.in_chunks + 4) * size + Arena::rounded(scratch);
+  }
+
+  /// One tile of `backward`: adds `scale` dL/dx to the input chunks in `grad_domains` and, per pair, what
+  /// K::gradient finds to `sums`. `entered` is what `enter_tile` made of x_tile, or null.
+  template <class K, class Operators>
+  void backward_tile(const Operators& operators, const S* x_tile, const S* entered, const S* grad_y_tile,
+                     S scale, S* grad_domains, S* sums, Arena arena) const {
+    constexpr int W = tile_lanes;
+    const Index size = options_.chunk * W;
+    S* domains = arena.take(options_.in_chunks * Arena::rounded(size));
+    S* grad_domain = arena.take(size);
+    S* product = arena.take(size);
+    S* chunk = arena.take(size);
+    S* grad_chunk = arena.take(size);
+    S* scratch = arena.take(std::max(K::scratch_size(n_), K::gradient_scratch_size(n_)) * W);
+    if (entered == nullptr && K::transforms) {
+      enter_tile<K, W>(x_tile, domains, chunk, scratch);
+      entered = domains;
+    }
+    for (Index o = 0; o < options_.out_chunks; ++o) {
+      Index f = out_start(o);
+      for (Index k = 0; k < options_.chunk; ++k) {
+        detail::store<S, W>(grad_chunk + k * W, detail::load<S, W>(grad_y_tile + f * W) * scale_[f]);
+        if (++f == this->out_features()) f = 0;
+      }
+      const S* g = K::template enter<W>(n_, grad_chunk, grad_domain, scratch);
+      for (Index i = 0; i < options_.in_chunks; ++i) {
+        const S* x = entered != nullptr ? entered + i * Arena::rounded(size)
+                                        : enter_input<K, W>(x_tile, i, domains, chunk, scratch);
+        S* grad_input = grad_domains + i * Arena::rounded(size);
+        for (Index w = 0; w < options_.width; ++w) {
+          const std::size_t p = pair_index(i, o, w);
+          K::template apply<W, false>(n_, operators[p].adjoint, g, product, scratch);
+          const S factor = scale * alpha()[static_cast<Index>(p)];
+          for (Index k = 0; k < size; k += W) {
+            detail::store<S, W>(grad_input + k, detail::load<S, W>(grad_input + k) +
+                                                    detail::load<S, W>(product + k) * factor);
+          }
+          K::template gradient<W>(n_, product, x, sums + static_cast<Index>(p) * K::gradient_size(n_),
+                                  scratch);
+        }
+      }
+    }
+  }
+
+  /// grad_x_tile from the gradients of the input chunks.
+  template <class K>
+  void leave_gradient(const S* grad_domains, S* grad_x_tile, Arena arena) const {
+    constexpr int W = tile_lanes;
+    const Index in = this->in_features();
+    const Index size = options_.chunk * W;
+    S* chunk = arena.take(size);
+    S* scratch = arena.take(K::scratch_size(n_) * W);
+    std::fill(grad_x_tile, grad_x_tile + in * W, S(0));
+    for (Index i = 0; i < options_.in_chunks; ++i) {
+      const S* gx = K::template leave<W>(n_, grad_domains + i * Arena::rounded(size), chunk, scratch);
+      Index f = in_start(i);
+      for (Index k = 0; k < options_.chunk; ++k) {
+        detail::store<S, W>(grad_x_tile + f * W,
+                            detail::load<S, W>(grad_x_tile + f * W) + detail::load<S, W>(gx + k * W));
+        if (++f == in) f = 0;
       }
     }
   }
@@ -591,25 +687,17 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     constexpr int W = tile_lanes;
     const Index in = this->in_features();
     const Index out = this->out_features();
-    const Index size = options_.chunk * W;
-    const Index scratch_size = std::max(K::scratch_size(n_), K::gradient_scratch_size(n_)) * W;
-    const Index sums_size = K::gradient_size(n_);
+    const Index sums_size = num_pairs() * K::gradient_size(n_);
+    const Index domains_size = options_.in_chunks * Arena::rounded(options_.chunk * W);
     Arena arena(workspace.threads_[static_cast<std::size_t>(thread)].reserve(
-        2 * Arena::rounded(in * W) + Arena::rounded(out * W) +
-        (2 * options_.in_chunks + 4) * Arena::rounded(size) + Arena::rounded(scratch_size) +
-        Arena::rounded(num_pairs() * sums_size)));
+        2 * Arena::rounded(in * W) + Arena::rounded(out * W) + domains_size + Arena::rounded(sums_size) +
+        backward_memory<K>()));
     S* x_tile = arena.take(in * W);
     S* grad_x_tile = arena.take(in * W);
     S* grad_y_tile = arena.take(out * W);
-    S* domains = arena.take(options_.in_chunks * Arena::rounded(size));
-    S* grad_domains = arena.take(options_.in_chunks * Arena::rounded(size));
-    S* grad_domain = arena.take(size);
-    S* product = arena.take(size);
-    S* chunk = arena.take(size);
-    S* grad_chunk = arena.take(size);
-    S* scratch = arena.take(scratch_size);
-    S* sums = arena.take(num_pairs() * sums_size);
-    std::fill(sums, sums + num_pairs() * sums_size, S(0));
+    S* grad_domains = arena.take(domains_size);
+    S* sums = arena.take(sums_size);
+    std::fill(sums, sums + sums_size, S(0));
     Wide* bias_sums = partial + num_pairs() * (2 * bivector_size() + 1);
 
     for (Index sample = 0; sample < x.cols(); sample += W) {
@@ -619,46 +707,18 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
       for (Index f = 0; f < this->bias().size(); ++f) {
         bias_sums[f] += static_cast<Wide>(detail::sum_lanes<S, W>(detail::load<S, W>(grad_y_tile + f * W)));
       }
-      std::fill(grad_domains, grad_domains + options_.in_chunks * Arena::rounded(size), S(0));
-      for (Index o = 0; o < options_.out_chunks; ++o) {
-        Index f = out_start(o);
-        for (Index k = 0; k < options_.chunk; ++k) {
-          detail::store<S, W>(grad_chunk + k * W, detail::load<S, W>(grad_y_tile + f * W) * scale_[f]);
-          if (++f == out) f = 0;
-        }
-        const S* g = K::template enter<W>(n_, grad_chunk, grad_domain, scratch);
-        for (Index i = 0; i < options_.in_chunks; ++i) {
-          S* domain = domains + i * Arena::rounded(size);
-          const S* entered =
-              o == 0 || !K::transforms ? enter_input<K, W>(x_tile, i, domain, chunk, scratch) : domain;
-          S* grad_input = grad_domains + i * Arena::rounded(size);
-          for (Index w = 0; w < options_.width; ++w) {
-            const std::size_t p = pair_index(i, o, w);
-            K::template apply<W, false>(n_, operators[p].adjoint, g, product, scratch);
-            const S factor = alpha()[static_cast<Index>(p)];
-            for (Index k = 0; k < size; k += W) {
-              detail::store<S, W>(grad_input + k, detail::load<S, W>(grad_input + k) +
-                                                      detail::load<S, W>(product + k) * factor);
-            }
-            K::template gradient<W>(n_, product, entered, sums + static_cast<Index>(p) * sums_size, scratch);
-          }
-        }
-      }
-      std::fill(grad_x_tile, grad_x_tile + in * W, S(0));
-      for (Index i = 0; i < options_.in_chunks; ++i) {
-        const S* gx = K::template leave<W>(n_, grad_domains + i * Arena::rounded(size), chunk, scratch);
-        Index f = in_start(i);
-        for (Index k = 0; k < options_.chunk; ++k) {
-          detail::store<S, W>(grad_x_tile + f * W,
-                              detail::load<S, W>(grad_x_tile + f * W) + detail::load<S, W>(gx + k * W));
-          if (++f == in) f = 0;
-        }
-      }
+      std::fill(grad_domains, grad_domains + domains_size, S(0));
+      backward_tile<K>(operators, x_tile, nullptr, grad_y_tile, S(1), grad_domains, sums, arena);
+      leave_gradient<K>(grad_domains, grad_x_tile, arena);
       detail::store_tile<S, W>(grad_x_tile, in, grad_x.col(sample).data(), grad_x.outerStride(), count);
     }
+    finish_all<K>(sums, partial, workspace.wide_[static_cast<std::size_t>(thread)]);
+  }
+
+  template <class K>
+  void finish_all(const S* sums, Wide* partial, detail::PackBuffer<Wide>& memory) const {
     for (Index p = 0; p < num_pairs(); ++p) {
-      finish<K>(sums + p * sums_size, partial + p * (2 * bivector_size() + 1),
-                workspace.wide_[static_cast<std::size_t>(thread)]);
+      finish<K>(sums + p * K::gradient_size(n_), partial + p * (2 * bivector_size() + 1), memory);
     }
   }
 
@@ -670,13 +730,21 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
 
   void backward_dense(const Prepared& weights, const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
                       MatrixRef<S> grad_x, Workspace& workspace) const {
-    using K = detail::ParityKernel<S>;
-    const std::vector<std::uint16_t>& order = detail::parity_order(n_);
-    const Index block = options_.chunk / 2;
     grad_x.noalias() = weights.dense.transpose() * grad_y;
     auto outer = detail::scratch(workspace.dense_, this->out_features(), this->in_features());
     outer.noalias() = grad_y * x.transpose();
-    detail::PackBuffer<S>& memory = workspace.threads_[0];
+    finish_dense(weights, outer, workspace.partial_.data(), workspace.threads_[0], workspace.wide_[0]);
+    Wide* bias_sums = workspace.partial_.data() + num_pairs() * (2 * bivector_size() + 1);
+    for (Index f = 0; f < this->bias().size(); ++f) bias_sums[f] += static_cast<Wide>(grad_y.row(f).sum());
+  }
+
+  /// The sums of every pair out of sum g x^T.
+  template <class Outer>
+  void finish_dense(const Prepared& weights, const Outer& outer, Wide* partial, detail::PackBuffer<S>& memory,
+                    detail::PackBuffer<Wide>& wide) const {
+    using K = detail::ParityKernel<S>;
+    const std::vector<std::uint16_t>& order = detail::parity_order(n_);
+    const Index block = options_.chunk / 2;
     Eigen::Map<Matrix<S>> gradient(memory.reserve(2 * block * 2 * block), block, 2 * block);
     Eigen::Map<Matrix<S>> sums(gradient.data() + gradient.size(), block, 2 * block);
     for_each_pair([&](Index i, Index o, std::size_t p) {
@@ -688,11 +756,8 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
             weights.parity[p].blocks.middleCols(part * block, block).transpose() *
             gradient.middleCols(part * block, block);
       }
-      finish<K>(sums.data(), workspace.partial_.data() + static_cast<Index>(p) * (2 * bivector_size() + 1),
-                workspace.wide_[0]);
+      finish<K>(sums.data(), partial + static_cast<Index>(p) * (2 * bivector_size() + 1), wide);
     });
-    Wide* bias_sums = workspace.partial_.data() + num_pairs() * (2 * bivector_size() + 1);
-    for (Index f = 0; f < this->bias().size(); ++f) bias_sums[f] += static_cast<Wide>(grad_y.row(f).sum());
   }
 
   void add_gradients(const Prepared& weights, const Wide* sums) {
