@@ -9,6 +9,7 @@
 #include <Eigen/Core>
 #include <Eigen/Eigenvalues>
 #include <cmath>
+#include <concepts>
 #include <limits>
 
 #include "rotorlin/core/error.hpp"
@@ -18,39 +19,39 @@
 namespace rotorlin {
 
 /// F (in x rank) with F F^T = gram, from the eigendecomposition; the columns are orthogonal, longest first.
-/// Eigenvalues below in * epsilon of the largest count as zero, epsilon being that of the Gram matrix's
-/// scalar.
+/// Eigenvalues below in * epsilon of the largest count as zero; epsilon is the relative error of gram's
+/// entries.
 ///
 /// `who` begins the message of the exceptions: std::domain_error when gram is not finite,
 /// std::invalid_argument when it is not square, not symmetric or not positive semidefinite (beyond rounding,
 /// sqrt(epsilon) of its largest entry or eigenvalue), or zero.
-template <class Derived>
-Matrix<double> factor_gram(const Eigen::MatrixBase<Derived>& gram, const char* who) {
-  const double epsilon = static_cast<double>(std::numeric_limits<typename Derived::Scalar>::epsilon());
-  const Matrix<double> g = gram.template cast<double>();
-  if (g.rows() != g.cols() || g.rows() == 0) {
-    detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(g), ", expected in x in");
+template <std::floating_point T>
+Matrix<T> factor_gram(const Matrix<T>& gram, const char* who,
+                      double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon())) {
+  if (gram.rows() != gram.cols() || gram.rows() == 0) {
+    detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(gram), ", expected in x in");
   }
-  if (!detail::all_finite(g)) detail::throw_domain(who, ": the Gram matrix has NaN or infinite entries");
-  const double largest_entry = g.cwiseAbs().maxCoeff();
+  if (!detail::all_finite(gram)) detail::throw_domain(who, ": the Gram matrix has NaN or infinite entries");
+  const T largest_entry = gram.cwiseAbs().maxCoeff(), tolerance = static_cast<T>(std::sqrt(epsilon));
   if (largest_entry == 0)
     detail::throw_invalid(who, ": the Gram matrix is zero, every map fits equally well");
-  const double asymmetry = (g - g.transpose()).cwiseAbs().maxCoeff();
-  if (asymmetry > std::sqrt(epsilon) * largest_entry) {
-    detail::throw_invalid(who, ": the Gram matrix is not symmetric, G and its transpose differ by ",
-                          asymmetry);
+  const Matrix<T> scaled = gram / largest_entry;  // lest squares of its entries overflow
+  const T asymmetry = (scaled - scaled.transpose()).cwiseAbs().maxCoeff();
+  if (asymmetry > tolerance) {
+    detail::throw_invalid(who, ": the Gram matrix is not symmetric, it differs from its transpose by ",
+                          asymmetry * largest_entry);
   }
 
-  // Scaled, lest squares of its entries overflow.
-  const Eigen::SelfAdjointEigenSolver<Matrix<double>> solver((g + g.transpose()) / (2 * largest_entry));
+  const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver((scaled + scaled.transpose()) / 2);
   const auto& values = solver.eigenvalues();  // ascending
-  const double largest = values[values.size() - 1];
-  if (solver.info() != Eigen::Success || values[0] < -std::sqrt(epsilon) * largest) {
+  const T largest = values[values.size() - 1];
+  if (solver.info() != Eigen::Success || values[0] < -tolerance * largest) {
     detail::throw_invalid(who, ": the Gram matrix is not positive semidefinite, its eigenvalues reach from ",
                           values[0] * largest_entry, " to ", largest * largest_entry);
   }
-  const Index rank = (values.array() > static_cast<double>(g.rows()) * epsilon * largest).count();
-  const VectorX<double> lengths = (values.tail(rank) * largest_entry).cwiseSqrt();
+  const T cut = static_cast<T>(static_cast<double>(gram.rows()) * epsilon) * largest;
+  const Index rank = (values.array() > cut).count();
+  const VectorX<T> lengths = values.tail(rank).cwiseSqrt() * std::sqrt(largest_entry);
   return (solver.eigenvectors().rightCols(rank) * lengths.asDiagonal()).rowwise().reverse();
 }
 

@@ -4,11 +4,11 @@
 /// output the standard fixes, with distributions of our own (those of <random> are left to the library).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <random>
-#include <utility>
 
 #include "rotorlin/core/types.hpp"
 
@@ -48,10 +48,10 @@ class Random {
   }
 
   /// A random order of the elements (Fisher and Yates).
-  template <class Vector>
-  void shuffle(Vector& values) {
-    for (auto i = static_cast<Index>(values.size()) - 1; i > 0; --i)
-      std::swap(values[i], values[below(i + 1)]);
+  template <class Range>
+  void shuffle(Range& values) {
+    const auto first = values.begin();
+    for (Index i = values.end() - first - 1; i > 0; --i) std::iter_swap(first + i, first + below(i + 1));
   }
 
  private:

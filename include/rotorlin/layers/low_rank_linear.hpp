@@ -13,10 +13,11 @@
 #include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
+#include <limits>
 
 #include "rotorlin/core/error.hpp"
-#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
@@ -29,17 +30,17 @@ namespace detail {
 /// An orthonormal basis (rows x min(k, rows, cols)) of the first left singular vectors of a finite matrix,
 /// from the eigenvectors of the smaller of a a^T and a^T a. Directions that matter less than sqrt(epsilon) of
 /// |a| may be mixed, which costs a projection onto the basis no more than that.
-inline Matrix<double> leading_left_vectors(const Matrix<double>& a, Index k) {
-  const double scale = a.cwiseAbs().maxCoeff();
-  const Matrix<double> scaled = a / (scale > 0 ? scale : 1);
+template <std::floating_point T>
+Matrix<T> leading_left_vectors(const Matrix<T>& a, Index k) {
+  const T scale = a.cwiseAbs().maxCoeff();
+  const Matrix<T> scaled = a / (scale > 0 ? scale : 1);
   const bool tall = a.rows() > a.cols();
-  const Matrix<double> wide = tall ? Matrix<double>(scaled.transpose()) : scaled;
-  const Eigen::SelfAdjointEigenSolver<Matrix<double>> solver(wide * wide.transpose());
-  const Matrix<double> vectors =
-      solver.eigenvectors().rightCols(std::min(k, wide.rows())).rowwise().reverse();
+  const Matrix<T> wide = tall ? Matrix<T>(scaled.transpose()) : scaled;
+  const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver(wide * wide.transpose());
+  const Matrix<T> vectors = solver.eigenvectors().rightCols(std::min(k, wide.rows())).rowwise().reverse();
   if (!tall) return vectors;
-  const Eigen::HouseholderQR<Matrix<double>> qr(scaled * vectors);
-  return qr.householderQ() * Matrix<double>::Identity(a.rows(), vectors.cols());
+  const Eigen::HouseholderQR<Matrix<T>> qr(scaled * vectors);
+  return qr.householderQ() * Matrix<T>::Identity(a.rows(), vectors.cols());
 }
 
 }  // namespace detail
@@ -80,21 +81,8 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
   /// shape.
   template <class A, class B>
   double fit_closed_form(const Eigen::MatrixBase<A>& weight, const Eigen::MatrixBase<B>& gram) {
-    constexpr const char* who = "LowRankLinear::fit_closed_form";
-    detail::check_fit(*this, who, weight, gram);
-    const Matrix<double> w = weight.template cast<double>();
-    const Matrix<double> wf = w * factor_gram(gram, who);
-    const Matrix<double> left = detail::leading_left_vectors(wf, rank_);
-    const Matrix<double> right = left.transpose() * w;
-    this->parameters().head(this->bias_offset()).setZero();
-    for (Index i = 0; i < left.cols(); ++i) {
-      const double balance = std::sqrt(right.row(i).norm());
-      if (balance == 0) continue;
-      u().col(i) = (left.col(i) * balance).template cast<S>();
-      v().row(i) = (right.row(i) / balance).template cast<S>();
-    }
-    const double norm = wf.stableNorm();
-    return norm == 0 ? 0 : (wf - left * (left.transpose() * wf)).stableNorm() / norm;
+    return fit_closed_form(weight.template cast<double>().eval(), gram.template cast<double>().eval(),
+                           static_cast<double>(std::numeric_limits<typename B::Scalar>::epsilon()));
   }
 
   using Base::forward;
@@ -135,6 +123,24 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
 
  private:
   struct Uninitialised {};
+
+  double fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram, double epsilon) {
+    constexpr const char* who = "LowRankLinear::fit_closed_form";
+    detail::check_fit(*this, who, weight, gram);
+    const Matrix<double> wf = weight * factor_gram(gram, who, epsilon);
+    const Matrix<double> left = detail::leading_left_vectors(wf, rank_);
+    const Matrix<double> right = left.transpose() * weight;
+    this->parameters().head(this->bias_offset()).setZero();
+    for (Index i = 0; i < left.cols(); ++i) {
+      const double balance = std::sqrt(right.row(i).norm());
+      if (balance == 0) continue;
+      u().col(i) = (left.col(i) * balance).template cast<S>();
+      v().row(i) = (right.row(i) / balance).template cast<S>();
+    }
+    const double norm = wf.stableNorm();
+    return norm == 0 ? 0 : (wf - left * (left.transpose() * wf)).stableNorm() / norm;
+  }
+
   LowRankLinear(Uninitialised, Index in, Index out, Index rank, bool bias)
       : Base(in, out, number_of_weights(in, out, rank), bias), rank_(rank) {}
 

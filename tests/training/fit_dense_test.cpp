@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+
+#include "rotorlin/layers/dense_linear.hpp"
+#include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/training/fit.hpp"
+
+using namespace rotorlin;
+using Catch::Contains;
+
+namespace {
+
+Matrix<double> random_matrix(Index rows, Index cols, std::uint64_t seed) {
+  Matrix<double> m(rows, cols);
+  Random(seed).fill_uniform(m, -1, 1);
+  return m;
+}
+
+const Matrix<double> w = random_matrix(4, 6, 1), inputs = random_matrix(6, 40, 2);
+const Matrix<double> gram = inputs * inputs.transpose() / 40;
+const FitOptions options{.epochs = 2000, .learning_rate = 0.05};
+
+double relative_error(const Matrix<double>& m) { return ((w - m) * inputs).norm() / (w * inputs).norm(); }
+
+/// A linear layer whose bias is scaled by its one weight: y = a (x + bias).
+struct ScaledLayer : LayerBase<ScaledLayer, double> {
+  static constexpr const char* type_name = "ScaledLayer";
+  struct Workspace {};
+  explicit ScaledLayer(Index size) : LayerBase(size, size, 1, true) { parameters()[0] = 2; }
+  using LayerBase::forward;
+  void forward(const ConstMatrixRef<double>& x, MatrixRef<double> y, Workspace&) const {
+    y = parameters()[0] * (x.colwise() + bias());
+  }
+  void backward(const ConstMatrixRef<double>& x, const ConstMatrixRef<double>& grad_y,
+                MatrixRef<double> grad_x, Workspace&) {
+    grad_x = parameters()[0] * grad_y;
+    gradients()[0] += grad_y.cwiseProduct(x.colwise() + bias()).sum();
+    bias_gradients() += parameters()[0] * grad_y.rowwise().sum();
+  }
+  Matrix<double> to_dense() const {
+    return parameters()[0] * Matrix<double>::Identity(in_features(), in_features());
+  }
+};
+static_assert(LinearLayer<ScaledLayer> && !DescribedLayer<ScaledLayer>);
+
+}  // namespace
+
+TEST_CASE("fit_dense recovers a matrix that the layer can be") {
+  DenseLinear<double> layer(6, 4);
+  const FitResult result = fit_dense(layer, w, gram, options);
+  CHECK((layer.to_dense() - w).norm() < 1e-6);
+  CHECK(result.relative_error < 1e-6);
+  CHECK(result.relative_error == Approx(relative_error(layer.to_dense())).epsilon(1e-3).margin(1e-12));
+}
+
+TEST_CASE("fit_dense reaches the closed form of low rank, and reports the true error") {
+  for (const double scale : {1e-12, 1.0, 1e12}) {
+    LowRankLinear<double> layer(6, 4, 2), closed(6, 4, 2);
+    const double expected = closed.fit_closed_form(w, gram);
+    const FitResult result = fit_dense(layer, w, scale * gram, options);
+    CHECK(result.relative_error == Approx(expected).epsilon(1e-4));
+    CHECK(result.relative_error >= expected * (1 - 1e-12));
+    CHECK(relative_error(layer.to_dense()) == Approx(result.relative_error).epsilon(1e-9));
+    CHECK(result.loss.back() == Approx(result.relative_error * result.relative_error).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("fit_dense bears singular Gram matrices") {
+  const Matrix<double> few = inputs.leftCols(2), singular = few * few.transpose();
+  DenseLinear<double> layer(6, 4);
+  fit_dense(layer, w, singular, options);
+  CHECK((layer.to_dense() * few - w * few).norm() < 1e-6);
+}
+
+TEST_CASE("fit_dense in float takes weights and Gram matrices of either scalar") {
+  DenseLinear<float> layer(6, 4);
+  CHECK(fit_dense(layer, w, gram, options).relative_error < 1e-4);
+  layer = DenseLinear<float>(6, 4);
+  CHECK(fit_dense(layer, w.cast<float>(), inputs.cast<float>() * inputs.cast<float>().transpose(), options)
+            .relative_error < 1e-4);
+}
+
+TEST_CASE("fit_dense leaves the bias alone, whatever it does in the layer") {
+  LowRankLinear<double> with(6, 4, 2, true), without(6, 4, 2, false);
+  with.bias() << 1, 2, 3, 4;
+  fit_dense(with, w, gram, {.epochs = 50, .weight_decay = 0.1});
+  fit_dense(without, w, gram, {.epochs = 50, .weight_decay = 0.1});
+  CHECK(with.bias() == Eigen::Vector4d(1, 2, 3, 4));
+  CHECK(with.to_dense() == without.to_dense());
+
+  ScaledLayer layer(3);
+  layer.bias() << 1, 2, 3;
+  fit_dense(layer, 0.5 * Matrix<double>::Identity(3, 3), Matrix<double>::Identity(3, 3), options);
+  CHECK(layer.parameters()[0] == Approx(0.5).epsilon(1e-4));
+  CHECK(layer.bias() == Eigen::Vector3d(1, 2, 3));
+  match_bias(layer, Eigen::Vector3d(1, 1, 1), Eigen::Vector3d(4, 5, 6));
+  CHECK(layer.forward(Eigen::Vector3d(1, 1, 1)).isApprox(Eigen::Vector3d(4, 5, 6), 1e-12));
+
+  FitOptions throws = options;
+  throws.progress = [](const FitProgress&) -> bool { throw std::runtime_error("enough"); };
+  CHECK_THROWS_WITH(fit_dense(with, w, gram, throws), "enough");
+  CHECK(with.bias() == Eigen::Vector4d(1, 2, 3, 4));
+}
+
+TEST_CASE("covariance, then match_bias: the best affine map of the layer") {
+  const Matrix<double> x = inputs.colwise() + Eigen::VectorXd::Constant(6, 3.0);
+  const VectorX<double> mean = x.rowwise().mean(), bias = random_matrix(4, 1, 5);
+  const Matrix<double> centred = x.colwise() - mean, y = (w * x).colwise() + bias;
+  LowRankLinear<double> layer(6, 4, 1);
+  layer.fit_closed_form(w, centred * centred.transpose());
+  match_bias(layer, mean, w * mean + bias);
+  const double best = (layer.forward(x) - y).norm();
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    LowRankLinear<double> near = layer;
+    near.parameters() += 1e-3 * random_matrix(near.num_parameters(), 1, seed).col(0);
+    CHECK((near.forward(x) - y).norm() > best);
+  }
+}
+
+TEST_CASE("a zero weight is a target like any other") {
+  DenseLinear<double> layer(6, 4);
+  const FitResult result = fit_dense(layer, Matrix<double>::Zero(4, 6), gram, options);
+  CHECK(layer.to_dense().norm() < 1e-4);
+  CHECK(result.loss.back() < 1e-8);
+}
+
+TEST_CASE("fit_dense refuses what makes no sense") {
+  DenseLinear<double> layer(6, 4);
+  const VectorX<double> before = layer.parameters();
+  CHECK_THROWS_WITH(fit_dense(layer, w.transpose(), gram), Contains("6 x 4") && Contains("4 x 6"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, gram.topRows(5)), Contains("5 x 6") && Contains("6 x 6"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, -gram), Contains("fit_dense") && Contains("semidefinite"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, 0 * gram), Contains("zero"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, gram + random_matrix(6, 6, 8)), Contains("symmetric"));
+  CHECK_THROWS_AS(fit_dense(layer, w, gram * std::nan("")), std::domain_error);
+  CHECK_THROWS_AS(fit_dense(layer, w * INFINITY, gram), std::domain_error);
+  CHECK_THROWS_AS(fit_dense(layer, w, gram, {.epochs = -1}), std::invalid_argument);
+  CHECK(layer.parameters() == before);
+}
