@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "format_network.hpp"
 #include "format_pending.hpp"
 #include "format_power_iteration.hpp"
 #include "format_sandwich.hpp"
@@ -32,6 +33,7 @@ constexpr Format formats[] = {
     {"sandwich", golden::sandwich::matches, golden::sandwich::check},
     {"power iteration", golden::power_iteration::matches, golden::power_iteration::check},
     {"spinor generators", golden::spinor_generators::matches, golden::spinor_generators::check},
+    {"network", golden::network::matches, golden::network::check},
     {"pending", golden::pending::matches, nullptr},
 };
 
