@@ -156,43 +156,44 @@ inline constexpr auto product_terms = [] {
 }();
 
 template <const auto& terms, std::size_t first, class Scalar, std::size_t... J>
-void multiply_row(const Scalar& a, const Scalar* b, Scalar* c, std::index_sequence<J...>) {
+void multiply_row([[maybe_unused]] const Scalar& a, [[maybe_unused]] const Scalar* b,
+                  [[maybe_unused]] Scalar* c, std::index_sequence<J...>) {
   (add_term<terms[first + J].sign>(c[terms[first + J].target], a, b[J]), ...);
 }
 
 template <const auto& terms, class Scalar, std::size_t... I, class Columns>
-void multiply_unrolled(const Scalar* a, const Scalar* b, Scalar* c, std::index_sequence<I...>,
-                       Columns columns) {
+void multiply_unrolled([[maybe_unused]] const Scalar* a, [[maybe_unused]] const Scalar* b,
+                       [[maybe_unused]] Scalar* c, std::index_sequence<I...>,
+                       [[maybe_unused]] Columns columns) {
   (multiply_row<terms, I * Columns::size()>(a[I], b, c, columns), ...);
 }
 
 // ---- products at run time
 
-/// c += the product of a and b, each given by its blades and coefficients: what all products of large or
-/// run-time n come to, and the place for a faster one. Loops over the blades of a and over those of b or c,
-/// whichever are fewer.
-template <Product product, class Scalar, class Algebra>
-void multiply(const Algebra& algebra, Part part_a, const Scalar* a, Part part_b, const Scalar* b, Part part_c,
-              Scalar* c) {
-  const Blades blades_a = blades_of(part_a, algebra.n());
-  const Blades blades_b = blades_of(part_b, algebra.n());
-  const Blades blades_c = blades_of(part_c, algebra.n());
-  const unsigned null = algebra.null_mask();
-  const bool scatter = blades_b.size <= blades_c.size;
-  const Blades& inner = scatter ? blades_b : blades_c;
+/// c += the part C of the product of a and b, given by their coefficients: what all products of large or
+/// run-time n come to, and the place for a faster one. Loops over the blades of a and over those of b or of
+/// c, whichever are fewer.
+template <Product product, Part A, Part B, Part C, class Scalar, int P, int Q, int R>
+void multiply(const Signature<P, Q, R>& algebra, const Scalar* a, const Scalar* b, Scalar* c) {
+  const Blades blades_a = blades_of(A, algebra.n());
+  const Blades blades_b = blades_of(B, algebra.n());
+  const Blades blades_c = blades_of(C, algebra.n());
+  constexpr bool over_b = part_size(B, max_dimension) <= part_size(C, max_dimension);
+  const Blades& inner = over_b ? blades_b : blades_c;
   for (Index i = 0; i < blades_a.size; ++i) {
     const unsigned blade_a = blades_a.mask[i];
     const unsigned flips = crossing_mask(blade_a) ^ (blade_a & algebra.negative_mask());
     for (Index j = 0; j < inner.size; ++j) {
       const unsigned other = blade_a ^ inner.mask[j];
-      const unsigned blade_b = scatter ? inner.mask[j] : other;
-      if (!part_contains(scatter ? part_c : part_b, other)) continue;
-      if ((blade_a & blade_b & null) != 0 || !has_term<product>(blade_a, blade_b)) continue;
-      const Scalar& factor = scatter ? b[j] : b[blades_b.index[other] - blades_b.first];
-      Scalar& sum = scatter ? c[blades_c.index[other] - blades_c.first] : c[j];
+      const unsigned blade_b = over_b ? inner.mask[j] : other;
+      if (!part_contains(over_b ? C : B, other) || !has_term<product>(blade_a, blade_b)) continue;
+      if (R != 0 && (blade_a & blade_b & algebra.null_mask()) != 0) continue;
+      const Scalar& factor = over_b ? b[j] : b[blades_b.index[other] - blades_b.first];
+      Scalar& sum = over_b ? c[blades_c.index[other] - blades_c.first] : c[j];
+      const bool negative = std::popcount(blade_b & flips) & 1;
       if constexpr (std::is_arithmetic_v<Scalar>) {
-        sum += Scalar(1 - 2 * (std::popcount(blade_b & flips) & 1)) * a[i] * factor;
-      } else if (std::popcount(blade_b & flips) & 1) {
+        sum += Scalar(negative ? -1 : 1) * a[i] * factor;
+      } else if (negative) {
         sum -= a[i] * factor;
       } else {
         sum += a[i] * factor;
@@ -217,8 +218,8 @@ auto product_part_of(const char* name, const A& a, const B& b) {
         std::make_index_sequence<static_cast<std::size_t>(part_size(A::part, n))>{},
         std::make_index_sequence<static_cast<std::size_t>(part_size(B::part, n))>{});
   } else {
-    multiply<product, Scalar>(a.signature(), A::part, a.coeffs().data(), B::part, b.coeffs().data(), C,
-                              c.coeffs().data());
+    multiply<product, A::part, B::part, C>(a.signature(), a.coeffs().data(), b.coeffs().data(),
+                                           c.coeffs().data());
   }
   return c;
 }

@@ -32,12 +32,10 @@ using Octets =
 /// +1 or -1, by the number of set bits.
 inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }
 
-/// out = x * v for a vector v of n <= 14 coefficients. Entry j of the result takes v_k times entry j ^
-/// 2^(k-1) (for k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8
-/// matrix.
-template <class Scalar, int N, class V>
-void multiply_by_vector(const Octets<Scalar, N>& x, const V& v, Octets<Scalar, N>& out) {
-  const Index n = v.size();
+/// out = x * v for a vector v of n coefficients. Entry j of the result takes v_k times entry j ^ 2^(k-1) (for
+/// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
+template <class Scalar, int N>
+void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
   Eigen::Matrix<Scalar, octet, octet> low = Eigen::Matrix<Scalar, octet, octet>::Zero();
   for (unsigned j = 0; j < octet; ++j) {
     low(j, j) = Scalar(parity_sign(j)) * v[0];
@@ -142,8 +140,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
   /// matrix to a diagonal of signs: exact to rounding for every rotation, by pi or by equal angles too.
   /// \throws std::invalid_argument unless the matrix is n x n, orthogonal to the square root of the rounding
   /// unit, and of determinant 1.
-  template <class M>
-  static Rotor from_rotation_matrix(const Eigen::MatrixBase<M>& matrix) requires(
+  static Rotor from_rotation_matrix(const ConstMatrixRef<Scalar>& matrix) requires(
       SignatureType::is_always_euclidean&& std::floating_point<Scalar>) {
     const int n = static_cast<int>(matrix.rows());
     if (matrix.cols() != n || (N != Dynamic && n != N) || n > max_dimension) {
@@ -153,36 +150,37 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     }
     RotationMatrix rest = matrix;
     const Scalar error =
-        n == 0 ? Scalar(0) : (rest.transpose() * rest - RotationMatrix::Identity(n, n)).cwiseAbs().maxCoeff();
+        n == 0 ? Scalar(0)
+               : (rest.transpose().lazyProduct(rest) - RotationMatrix::Identity(n, n)).cwiseAbs().maxCoeff();
     if (!(error <= std::sqrt(std::numeric_limits<Scalar>::epsilon()))) {
       detail::throw_invalid("Rotor::from_rotation_matrix: the matrix is not orthogonal, |M^T M - 1| = ",
                             error);
     }
     using Octets = detail::Octets<Scalar, N>;
+    using Column = Eigen::Matrix<Scalar, N, 1, Eigen::ColMajor, max_n, 1>;
     Octets rotor = Octets::Zero(detail::octet, n > 4 ? Index{1} << (n - 4) : 1), product = rotor;
     rotor(0, 0) = Scalar(1);
     int reflections = 0;
-    const auto multiply = [&](const auto& vector) {
-      detail::multiply_by_vector<Scalar, N>(rotor, vector, product);
+    const auto multiply = [&](const Column& vector) {
+      detail::multiply_by_vector<Scalar, N>(rotor, vector.data(), n, product);
       rotor.swap(product);
       ++reflections;
     };
-    Eigen::Matrix<Scalar, N, 1, Eigen::ColMajor, max_n, 1> w;
-    for (int j = 0; j + 1 < n;
-         ++j) {  // the reflection in w takes column j to -e_j or e_j, whichever is farther
+    Column w;
+    for (int j = 0; j + 1 < n; ++j) {  // the reflection in w takes column j to e_j or -e_j, the farther one
       w.setZero(n);
       w.tail(n - j) = rest.col(j).tail(n - j);
       w[j] += std::copysign(w.norm(), w[j]);
       w.normalize();
-      rest -= Scalar(2) * w * (w.transpose() * rest).eval();
+      const Column image = Scalar(2) * rest.transpose().lazyProduct(w);
+      rest -= w.lazyProduct(image.transpose());
       multiply(w);
     }
     for (int j = 0; j < n; ++j) {
-      if (rest(j, j) < Scalar(0)) multiply(RotationMatrix::Identity(n, n).col(j));
+      if (rest(j, j) < Scalar(0)) multiply(Column::Unit(n, j));
     }
     if (reflections % 2 != 0) {
-      detail::throw_invalid("Rotor::from_rotation_matrix: the determinant is ",
-                            rest.determinant() < 0 ? 1 : -1, ", expected 1: a reflection has no rotor");
+      detail::throw_invalid("Rotor::from_rotation_matrix: the determinant is -1, expected 1");
     }
     Rotor result{SignatureType(n)};
     detail::copy_even<Scalar, N>(rotor, n, result.coeffs());
@@ -219,7 +217,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     return detail::nearest_unitary(
         matrix,
         [](const RotationMatrix& m) -> RotationMatrix {
-          return m.transpose() * m - RotationMatrix::Identity(m.rows(), m.cols());
+          return m.transpose().lazyProduct(m) - RotationMatrix::Identity(m.rows(), m.cols());
         },
         [](const RotationMatrix& m) { return m.cwiseAbs().maxCoeff(); });
   }

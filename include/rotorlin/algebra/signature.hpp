@@ -45,10 +45,10 @@ class Signature {
   /// max_dimension.
   constexpr Signature(int p, int q = known(Q), int r = known(R)) : p_(p), q_(q), r_(r) {
     if ((P != Dynamic && p != P) || (Q != Dynamic && q != Q) || (R != Dynamic && r != R)) {
-      detail::throw_invalid("Signature: ", text(), " given where the type says ", static_text());
+      detail::throw_invalid("Signature: ", text(p, q, r), " given where the type says ", static_text());
     }
     if (p < 0 || q < 0 || r < 0 || n() > max_dimension) {
-      detail::throw_invalid("Signature: ", text(),
+      detail::throw_invalid("Signature: ", text(p, q, r),
                             ", expected p, q, r >= 0 and p + q + r <= ", max_dimension);
     }
   }
@@ -74,15 +74,16 @@ class Signature {
   }
 
   /// "Cl(3)", "Cl(3, 0, 1)".
-  std::string text() const {
-    return is_euclidean() ? detail::concatenate("Cl(", p(), ")")
-                          : detail::concatenate("Cl(", p(), ", ", q(), ", ", r(), ")");
-  }
+  std::string text() const { return text(p(), q(), r()); }
   friend std::ostream& operator<<(std::ostream& out, const Signature& signature) {
     return out << signature.text();
   }
 
  private:
+  static std::string text(int p, int q, int r) {
+    return q == 0 && r == 0 ? detail::concatenate("Cl(", p, ")")
+                            : detail::concatenate("Cl(", p, ", ", q, ", ", r, ")");
+  }
   static constexpr int known(int number) { return number == Dynamic ? 0 : number; }
   static std::string static_text() {
     const auto name = [](int number) {

@@ -150,8 +150,8 @@ class InvariantDecomposition {
     r(0, 0) = Scalar(1);
     for (Index p = 0; p < num_planes(); ++p) {
       if (angles_[p] == Scalar(0)) continue;
-      detail::multiply_by_vector<Scalar, N>(r, basis_.col(2 * p), ru);
-      detail::multiply_by_vector<Scalar, N>(ru, basis_.col(2 * p + 1), ruv);
+      detail::multiply_by_vector<Scalar, N>(r, basis_.col(2 * p).data(), n, ru);
+      detail::multiply_by_vector<Scalar, N>(ru, basis_.col(2 * p + 1).data(), n, ruv);
       r = std::cos(angles_[p]) * r + std::sin(angles_[p]) * ruv;
     }
     detail::copy_even<Scalar, N>(r, n, even_coeffs);
