@@ -73,8 +73,8 @@ class Progress {
 
   std::string label_;
   Stopwatch clock_;
-  double last_ = -1e9;
   bool terminal_ = isatty(STDOUT_FILENO) != 0;
+  double last_ = terminal_ ? -1.0 : 0.0;
   bool open_ = false;
 };
 

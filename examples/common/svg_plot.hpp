@@ -31,7 +31,7 @@ enum class Marker { circle, square, diamond, triangle, none };
 /// One curve or cloud of points.
 struct PlotSeries {
   std::string name;
-  std::vector<double> x, y;
+  std::vector<double> x = {}, y = {};
   std::vector<double> y_error = {};      ///< half lengths of error bars; empty: none
   std::vector<std::string> labels = {};  ///< a text beside each point; empty: none
   bool line = true;                      ///< joins the points
