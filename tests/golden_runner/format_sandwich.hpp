@@ -7,10 +7,12 @@
 #include <limits>
 #include <optional>
 
+#include "kernels.hpp"
 #include "report.hpp"
 #include "rotorlin/algebra/multivector.hpp"
 #include "rotorlin/exponential/derivative.hpp"
 #include "rotorlin/exponential/exp.hpp"
+#include "rotorlin/layers/rotor_linear.hpp"
 
 namespace golden::sandwich {
 
@@ -89,6 +91,11 @@ class Checker {
       compare("grad_b_single", (left_gradient(left, g, x, r) + right_gradient(left, g, x, r)).eval(),
               gradient_tolerance_);
     });
+    if (n_ < 1) return;
+    for (const Kernel kernel : kernels()) {
+      check_layer("double", kernel);
+      check_layer("single", kernel);
+    }
   }
 
  private:
@@ -132,6 +139,43 @@ class Checker {
     compare("grad_x_" + which, rotorlin::sandwich(r.reversed(), g, s.reversed()).coeffs(),
             gradient_tolerance_);
     gradients(g);
+  }
+
+  /// The same through RotorLinear: one chunk, three copies of the sample alone and in a batch.
+  void check_layer(const std::string& which, Kernel kernel) {
+    RotorLinearOptions options;
+    options.single_rotor = which == "single";
+    options.bias = false;
+    options.kernel = kernel;
+    if (kernel == Kernel::shears && !options.single_rotor) return;
+    const VectorX<Scalar> x = numbers<Scalar>(case_["x"]);
+    RotorLinear<Scalar> layer(x.size(), x.size(), options);
+    layer.bivectors_left().col(0) = numbers<Scalar>(case_["b_left"]);
+    if (!options.single_rotor) layer.bivectors_right().col(0) = numbers<Scalar>(case_["b_right"]);
+    const std::string through = " through " + std::string(to_string(kernel));
+    const auto check = [&](const std::string& field, const auto& computed, double tolerance) {
+      if (!case_.contains(field)) return;
+      report_.compare(field + through, computed, numbers<double>(case_[field]), tolerance);
+    };
+    for (const Index batch : {1, 19}) {
+      const Matrix<Scalar> input = x.replicate(1, batch);
+      const Matrix<Scalar> y = layer.forward(input);
+      check("y_" + which, y.col(0), value_tolerance_);
+      check("y_" + which, y.col(batch - 1), value_tolerance_);
+      if (!case_.contains("target")) continue;
+      const Matrix<Scalar> g = y.colwise() - numbers<Scalar>(case_["target"]);
+      Matrix<Scalar> grad_x(x.size(), batch);
+      typename RotorLinear<Scalar>::Workspace workspace;
+      layer.zero_gradients();
+      layer.backward(input, g, grad_x, workspace);
+      const VectorX<Scalar> gradients = layer.gradients() / static_cast<Scalar>(batch);
+      const Index size = layer.bivector_size();
+      check("grad_x_" + which, grad_x.col(batch - 1), gradient_tolerance_);
+      check(options.single_rotor ? "grad_b_single" : "grad_b_left_double", gradients.head(size),
+            gradient_tolerance_);
+      if (options.single_rotor) continue;
+      check("grad_b_right_double", gradients.segment(layer.right_offset(), size), gradient_tolerance_);
+    }
   }
 
   /// L depends on r through y = r x s~, so that dL/dr = <g s x~> on the even blades; and on s by dL/ds = <g~

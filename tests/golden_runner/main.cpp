@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// rotorlin_golden DIR...: checks every *.json below the given folders against the library. A file's format is
-// told by its fields. Prints a line a file with the largest error, and "N passed, M failed" last; the exit
-// status is 0 only where there was something to check and nothing failed, no unknown format or unreadable
-// file among it.
+// rotorlin_golden [--kernel NAME | --all-kernels] DIR...: checks every *.json below the given folders against
+// the library. A file's format is told by its fields. Prints a line a file with the largest error, and "N
+// passed, M failed" last; the exit status is 0 only where there was something to check and nothing failed, no
+// unknown format or unreadable file among it.
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "format_layer.hpp"
 #include "format_network.hpp"
 #include "format_pending.hpp"
 #include "format_power_iteration.hpp"
 #include "format_sandwich.hpp"
 #include "format_spinor_generators.hpp"
+#include "kernels.hpp"
 #include "report.hpp"
 
 namespace {
@@ -33,6 +35,7 @@ constexpr Format formats[] = {
     {"sandwich", golden::sandwich::matches, golden::sandwich::check},
     {"power iteration", golden::power_iteration::matches, golden::power_iteration::check},
     {"spinor generators", golden::spinor_generators::matches, golden::spinor_generators::check},
+    {"layer", golden::layer::matches, golden::layer::check},
     {"network", golden::network::matches, golden::network::check},
     {"pending", golden::pending::matches, nullptr},
 };
@@ -81,16 +84,31 @@ Outcome check_file(const std::filesystem::path& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: rotorlin_golden DIR...\n";
+  std::vector<std::string> folders;
+  try {
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      if (argument == "--all-kernels") {
+        golden::kernels() = golden::all_kernels();
+      } else if (argument == "--kernel" && i + 1 < argc) {
+        golden::kernels() = {rotorlin::kernel_from_string(argv[++i])};
+      } else if (argument.rfind("--", 0) == 0) {
+        throw std::invalid_argument("unknown option " + argument);
+      } else {
+        folders.push_back(argument);
+      }
+    }
+    if (folders.empty()) throw std::invalid_argument("no folder given");
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\nusage: rotorlin_golden [--kernel NAME | --all-kernels] DIR...\n";
     return 1;
   }
   int count[3] = {0, 0, 0};
-  for (int i = 1; i < argc; ++i) {
+  for (const std::string& folder : folders) {
     try {
-      for (const auto& path : json_files(argv[i])) ++count[static_cast<int>(check_file(path))];
+      for (const auto& path : json_files(folder)) ++count[static_cast<int>(check_file(path))];
     } catch (const std::exception& error) {
-      std::cout << "FAIL " << argv[i] << "  " << error.what() << '\n';
+      std::cout << "FAIL " << folder << "  " << error.what() << '\n';
       ++count[static_cast<int>(Outcome::failed)];
     }
   }

@@ -14,6 +14,13 @@
 
 #include "rotorlin/core/types.hpp"
 
+/// Before a loop with a constant number of turns: unroll it, so that small arrays of packs stay in registers.
+#if defined(__clang__)
+#define ROTORLIN_UNROLL _Pragma("unroll")
+#else
+#define ROTORLIN_UNROLL _Pragma("GCC unroll 64")
+#endif
+
 namespace rotorlin::detail {
 
 #if defined(__AVX512F__)
@@ -234,27 +241,34 @@ template <class S, int W, int MR, int NR, bool Add>
 inline void multiply_block(const S* a, Index a_row, Index a_col, Index depth, const PackMatrix<const S>& b,
                            const PackMatrix<S>& c) {
   Pack<S, W> sum[MR][NR];
-  unroll<MR>([&](auto m) {
-    unroll<NR>([&](auto n) {
+  ROTORLIN_UNROLL
+  for (int m = 0; m < MR; ++m) {
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) {
       if constexpr (Add) {
         sum[m][n] = load<S, W>(c.data + m * c.row_step + n * c.column_step);
       } else {
         sum[m][n] = Pack<S, W>{};
       }
-    });
-  });
+    }
+  }
   const S* b_row = b.data;
   for (Index k = 0; k < depth; ++k, b_row += b.row_step, a += a_col) {
     Pack<S, W> column[NR];
-    unroll<NR>([&](auto n) { column[n] = load<S, W>(b_row + n * b.column_step); });
-    unroll<MR>([&](auto m) {
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) column[n] = load<S, W>(b_row + n * b.column_step);
+    ROTORLIN_UNROLL
+    for (int m = 0; m < MR; ++m) {
       const S scalar = a[m * a_row];
-      unroll<NR>([&](auto n) { sum[m][n] += column[n] * scalar; });
-    });
+      ROTORLIN_UNROLL
+      for (int n = 0; n < NR; ++n) sum[m][n] += column[n] * scalar;
+    }
   }
-  unroll<MR>([&](auto m) {
-    unroll<NR>([&](auto n) { store<S, W>(c.data + m * c.row_step + n * c.column_step, sum[m][n]); });
-  });
+  ROTORLIN_UNROLL
+  for (int m = 0; m < MR; ++m) {
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) store<S, W>(c.data + m * c.row_step + n * c.column_step, sum[m][n]);
+  }
 }
 
 template <class S, int W, int MR, bool Add>

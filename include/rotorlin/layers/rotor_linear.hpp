@@ -626,8 +626,8 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     S* domains = arena.take(options_.in_chunks * Arena::rounded(size));
     S* grad_domain = arena.take(size);
     S* product = arena.take(size);
-    S* chunk = arena.take(size);
-    S* grad_chunk = arena.take(size);
+    S* chunk = product;  // both are done with before the first product: less memory stays in the cache
+    S* grad_chunk = K::transforms ? product : arena.take(size);
     S* scratch = arena.take(std::max(K::scratch_size(n_), K::gradient_scratch_size(n_)) * W);
     if (entered == nullptr && K::transforms) {
       enter_tile<K, W>(x_tile, domains, chunk, scratch);
@@ -690,10 +690,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     const Index sums_size = num_pairs() * K::gradient_size(n_);
     const Index domains_size = options_.in_chunks * Arena::rounded(options_.chunk * W);
     Arena arena(workspace.threads_[static_cast<std::size_t>(thread)].reserve(
-        2 * Arena::rounded(in * W) + Arena::rounded(out * W) + domains_size + Arena::rounded(sums_size) +
+        Arena::rounded(in * W) + Arena::rounded(out * W) + domains_size + Arena::rounded(sums_size) +
         backward_memory<K>()));
     S* x_tile = arena.take(in * W);
-    S* grad_x_tile = arena.take(in * W);
+    S* grad_x_tile = x_tile;  // written when the last pair has read x
     S* grad_y_tile = arena.take(out * W);
     S* grad_domains = arena.take(domains_size);
     S* sums = arena.take(sums_size);

@@ -45,7 +45,9 @@ struct ParityKernel {
   struct Weights {
     Operator forward;
     Operator adjoint;
-    Matrix<S> blocks;  ///< 2^(n-1) x 2^n: even, odd, without alpha
+    Matrix<S> blocks;                          ///< 2^(n-1) x 2^n: even, odd, without alpha
+    typename SpinorKernel<S>::Weights spinor;  ///< from which the blocks are made
+    PackBuffer<S> memory;
   };
 
   static constexpr bool transforms = true;
@@ -58,22 +60,21 @@ struct ParityKernel {
     const Index size = Index{1} << pair.n;
     const Index block = size / 2;
     const std::vector<std::uint16_t>& order = parity_order(pair.n);
-    using Spinor = SpinorKernel<Wide>;
-    typename Spinor::Weights spinor;
-    Spinor::prepare(pair, Wide(1), false, spinor, memory);
-    Wide* x = memory.reserve(4 * size);
-    Wide* domain = x + size;
-    Wide* y = domain + size;
-    Wide* scratch = y + size;
+    using Spinor = SpinorKernel<S>;
+    Spinor::prepare(pair, Wide(1), false, weights.spinor, memory);
+    S* x = weights.memory.reserve(4 * size);
+    S* domain = x + size;
+    S* y = domain + size;
+    S* scratch = y + size;
     weights.blocks.resize(block, size);
     for (Index column = 0; column < size; ++column) {
-      std::fill(x, x + size, Wide(0));
-      x[order[static_cast<std::size_t>(column)]] = Wide(1);
+      std::fill(x, x + size, S(0));
+      x[order[static_cast<std::size_t>(column)]] = S(1);
       Spinor::template enter<1>(pair.n, x, domain, scratch);
-      Spinor::template apply<1, false>(pair.n, spinor.forward, domain, y, scratch);
+      Spinor::template apply<1, false>(pair.n, weights.spinor.forward, domain, y, scratch);
       Spinor::template leave<1>(pair.n, y, x, scratch);
       const auto* rows = order.data() + (column < block ? 0 : block);
-      for (Index row = 0; row < block; ++row) weights.blocks(row, column) = static_cast<S>(x[rows[row]]);
+      for (Index row = 0; row < block; ++row) weights.blocks(row, column) = x[rows[row]];
     }
     fill(weights.blocks, static_cast<S>(alpha), false, weights.forward);
     if (with_adjoint) fill(weights.blocks, S(1), true, weights.adjoint);

@@ -12,16 +12,18 @@
 
 namespace rotorlin::detail {
 
-/// In-register Walsh-Hadamard transform of L packs.
+/// Walsh-Hadamard transform of L packs, in registers where they fit.
 template <int L, class P>
-inline void hadamard(P (&v)[L]) {
-  for (int step = 1; step < L; step *= 2) {
-    for (int i = 0; i < L; ++i) {
-      if (i & step) continue;
-      const P sum = v[i] + v[i + step];
-      v[i + step] = v[i] - v[i + step];
+inline void hadamard(P* v) {
+  if constexpr (L > 1) {
+    ROTORLIN_UNROLL
+    for (int i = 0; i < L / 2; ++i) {
+      const P sum = v[i] + v[i + L / 2];
+      v[i + L / 2] = v[i] - v[i + L / 2];
       v[i] = sum;
     }
+    hadamard<L / 2>(v);
+    hadamard<L / 2>(v + L / 2);
   }
 }
 
@@ -60,6 +62,19 @@ inline void with_row_lanes(Index order, F&& body) {
   body(std::integral_constant<int, 1>{});
 }
 
+/// body(V, length): both of the above for the rows of a basis, whose length is its order or twice that.
+template <class S, class F>
+inline void with_rows(const SpinorBasis& basis, F&& body) {
+  with_row_lanes<S>(basis.order, [&](auto lanes) {
+    with_length(basis.length(), [&](auto length) {
+      constexpr int V = decltype(lanes)::value;
+      constexpr int L = decltype(length)::value;
+      constexpr bool narrow = V < native_lanes<S>;
+      if constexpr (L >= V && (!narrow || L <= (V == 1 ? 4 : 2 * V))) body(lanes, length);
+    });
+  });
+}
+
 /// Coefficients (packs of W samples, blades as `source` says) to matrices, `halves` of them.
 template <class S, int W>
 void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int halves, const S* coefficients,
@@ -73,11 +88,13 @@ void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int hal
       for (Index unit = 0; unit < basis.field; ++unit) {
         for (Index a = 0; a < order; ++a) {
           Pack<S, W> v[length];
+          ROTORLIN_UNROLL
           for (int t = 0; t < length; ++t) {
             v[t] = load<S, W>(coefficients + Index{source[t]} * W) * static_cast<S>(sign[t]);
           }
-          hadamard(v);
+          hadamard<length>(v);
           S* column = matrices + unit * order * W;  // column i of copy c is number t = c * D + i
+          ROTORLIN_UNROLL
           for (int t = 0; t < length; ++t) {
             const Index row = (t & (order - 1)) ^ a;
             store<S, W>(column + t * columns + row * W, v[t]);
@@ -106,11 +123,13 @@ void spinor_leave(const SpinorBasis& basis, int halves, const S* matrices, S* co
         for (Index a = 0; a < order; ++a) {
           Pack<S, W> v[length];
           const S* column = matrices + unit * order * W;
+          ROTORLIN_UNROLL
           for (int t = 0; t < length; ++t) {
             const Index row = (t & (order - 1)) ^ a;
             v[t] = load<S, W>(column + t * columns + row * W);
           }
-          hadamard(v);
+          hadamard<length>(v);
+          ROTORLIN_UNROLL
           for (int t = 0; t < length; ++t) {
             store<S, W>(coefficients + Index{source[t]} * W, v[t] * (scale * static_cast<S>(sign[t])));
           }
@@ -130,41 +149,40 @@ void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* mat
   const Index size = basis.size();
   for (Index p = 0; p < size; ++p) rows[p] = coefficients[basis.row_source[static_cast<std::size_t>(p)]];
   const float* sign = basis.row_sign.data();
-  with_row_lanes<S>(order, [&](auto lanes) {
+  with_rows<S>(basis, [&](auto lanes, auto constant) {
     constexpr int V = decltype(lanes)::value;
-    with_length(basis.length(), [&](auto constant) {
-      constexpr int length = decltype(constant)::value;
-      for (Index half = 0; half < 2; ++half) {
-        for (Index unit = 0; unit < basis.field; ++unit) {
-          const Index start = (half * basis.field + unit) * length * order;
-          S* column = matrices + half * (size / 2) + unit * order;
-          for (Index a = 0; a < order; a += V) {
-            Pack<S, V> v[length];
-            for (int t = 0; t < length; ++t) {
-              Pack<S, V> signs;
-              if constexpr (std::is_same_v<S, float>) {
-                signs = load<S, V>(sign + start + t * order + a);
-              } else {
-                S wide[V];
-                for (int l = 0; l < V; ++l) wide[l] = static_cast<S>(sign[start + t * order + a + l]);
-                signs = load<S, V>(wide);
-              }
-              v[t] = load<S, V>(rows + start + t * order + a) * signs;
+    constexpr int length = decltype(constant)::value;
+    for (Index half = 0; half < 2; ++half) {
+      for (Index unit = 0; unit < basis.field; ++unit) {
+        const Index start = (half * basis.field + unit) * length * order;
+        S* column = matrices + half * (size / 2) + unit * order;
+        for (Index a = 0; a < order; a += V) {
+          Pack<S, V> v[length];
+          ROTORLIN_UNROLL
+          for (int t = 0; t < length; ++t) {
+            Pack<S, V> signs;
+            if constexpr (std::is_same_v<S, float>) {
+              signs = load<S, V>(sign + start + t * order + a);
+            } else {
+              S wide[V];
+              for (int l = 0; l < V; ++l) wide[l] = static_cast<S>(sign[start + t * order + a + l]);
+              signs = load<S, V>(wide);
             }
-            hadamard(v);
-            // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
-            constexpr int run = std::min(V, length);
-            for (int t = 0; t < length; t += run) {
-              unroll<run>([&](auto low) {
-                const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
-                store<S, V>(column + (t + low) * basis.real_order() + row,
-                            xor_lanes<S, V, decltype(low)::value>(v[t + low]));
-              });
-            }
+            v[t] = load<S, V>(rows + start + t * order + a) * signs;
+          }
+          hadamard<length>(v);
+          // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
+          constexpr int run = std::min(V, length);
+          for (int t = 0; t < length; t += run) {
+            unroll<run>([&](auto low) {
+              const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
+              store<S, V>(column + (t + low) * basis.real_order() + row,
+                          xor_lanes<S, V, decltype(low)::value>(v[t + low]));
+            });
           }
         }
       }
-    });
+    }
   });
 }
 
@@ -174,30 +192,28 @@ void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coeffic
   const Index order = basis.order;
   const Index size = basis.size();
   const S scale = S(1) / static_cast<S>(basis.length());
-  with_row_lanes<S>(order, [&](auto lanes) {
+  with_rows<S>(basis, [&](auto lanes, auto constant) {
     constexpr int V = decltype(lanes)::value;
-    with_length(basis.length(), [&](auto constant) {
-      constexpr int length = decltype(constant)::value;
-      for (Index half = 0; half < 2; ++half) {
-        for (Index unit = 0; unit < basis.field; ++unit) {
-          const Index start = (half * basis.field + unit) * length * order;
-          const S* column = matrices + half * (size / 2) + unit * order;
-          for (Index a = 0; a < order; a += V) {
-            Pack<S, V> v[length];
-            constexpr int run = std::min(V, length);
-            for (int t = 0; t < length; t += run) {
-              unroll<run>([&](auto low) {
-                const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
-                v[t + low] = xor_lanes<S, V, decltype(low)::value>(
-                    load<S, V>(column + (t + low) * basis.real_order() + row));
-              });
-            }
-            hadamard(v);
-            for (int t = 0; t < length; ++t) store<S, V>(rows + start + t * order + a, v[t] * scale);
+    constexpr int length = decltype(constant)::value;
+    for (Index half = 0; half < 2; ++half) {
+      for (Index unit = 0; unit < basis.field; ++unit) {
+        const Index start = (half * basis.field + unit) * length * order;
+        const S* column = matrices + half * (size / 2) + unit * order;
+        for (Index a = 0; a < order; a += V) {
+          Pack<S, V> v[length];
+          constexpr int run = std::min(V, length);
+          for (int t = 0; t < length; t += run) {
+            unroll<run>([&](auto low) {
+              const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
+              v[t + low] = xor_lanes<S, V, decltype(low)::value>(
+                  load<S, V>(column + (t + low) * basis.real_order() + row));
+            });
           }
+          hadamard<length>(v);
+          for (int t = 0; t < length; ++t) store<S, V>(rows + start + t * order + a, v[t] * scale);
         }
       }
-    });
+    }
   });
   for (Index blade = 0; blade < size; ++blade) {
     const std::size_t position = basis.row_position[static_cast<std::size_t>(blade)];
@@ -211,66 +227,80 @@ template <class S, int W, int K, int MR, int NR, bool ConjugateFirst>
 inline void outer_block(const PackMatrix<const S>& a, const PackMatrix<const S>& b, Index unit_step,
                         Index depth, S* out, Index out_row, Index out_column, Index out_unit) {
   Pack<S, W> sum[MR][NR][K] = {};
-  for (Index k = 0; k < depth; ++k) {
+  const S* a_entry = a.data;
+  const S* b_entry = b.data;
+  for (Index k = 0; k < depth; ++k, a_entry += a.column_step, b_entry += b.column_step) {
     Pack<S, W> left[MR][K];
-    unroll<MR>([&](auto m) {
-      unroll<K>([&](auto u) {
-        left[m][u] = load<S, W>(a.data + m * a.row_step + k * a.column_step + u * unit_step);
-      });
-    });
-    unroll<NR>([&](auto n) {
-      unroll<K>([&](auto v) {
-        const Pack<S, W> right = load<S, W>(b.data + n * b.row_step + k * b.column_step + v * unit_step);
-        unroll<MR>([&](auto m) {
-          unroll<K>([&](auto u) {
-            constexpr unsigned first = decltype(u)::value;
-            constexpr unsigned second = decltype(v)::value;
-            constexpr bool conjugated = ConjugateFirst ? first != 0 : second != 0;
-            if constexpr ((unit_sign(first, second) > 0) != conjugated) {
-              sum[m][n][first ^ second] += left[m][u] * right;
+    ROTORLIN_UNROLL
+    for (int m = 0; m < MR; ++m) {
+      ROTORLIN_UNROLL
+      for (int u = 0; u < K; ++u) left[m][u] = load<S, W>(a_entry + m * a.row_step + u * unit_step);
+    }
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) {
+      ROTORLIN_UNROLL
+      for (int v = 0; v < K; ++v) {
+        const Pack<S, W> right = load<S, W>(b_entry + n * b.row_step + v * unit_step);
+        ROTORLIN_UNROLL
+        for (int m = 0; m < MR; ++m) {
+          ROTORLIN_UNROLL
+          for (int u = 0; u < K; ++u) {
+            const bool conjugated = ConjugateFirst ? u != 0 : v != 0;
+            if ((unit_sign(static_cast<unsigned>(u), static_cast<unsigned>(v)) > 0) != conjugated) {
+              sum[m][n][u ^ v] += left[m][u] * right;
             } else {
-              sum[m][n][first ^ second] -= left[m][u] * right;
+              sum[m][n][u ^ v] -= left[m][u] * right;
             }
-          });
-        });
-      });
-    });
-  }
-  unroll<MR>([&](auto m) {
-    unroll<NR>([&](auto n) {
-      unroll<K>(
-          [&](auto u) { out[m * out_row + n * out_column + u * out_unit] += sum_lanes<S, W>(sum[m][n][u]); });
-    });
-  });
-}
-
-/// out(m, n) += sum_k A(m, k) B(n, k)* for all D x D pairs (m, n).
-template <class S, int W, bool ConjugateFirst>
-void outer_product(const SpinorBasis& basis, PackMatrix<const S> a, PackMatrix<const S> b, S* out,
-                   Index out_row, Index out_column) {
-  const Index order = basis.order;
-  const Index unit_step = order * W;
-  const auto run = [&](auto field, auto block) {
-    constexpr int K = decltype(field)::value;
-    constexpr int R = decltype(block)::value;
-    for (Index m = 0; m < order; m += R) {
-      for (Index n = 0; n < order; n += R) {
-        outer_block<S, W, K, R, R, ConjugateFirst>({a.data + m * a.row_step, a.row_step, a.column_step},
-                                                   {b.data + n * b.row_step, b.row_step, b.column_step},
-                                                   unit_step, order, out + m * out_row + n * out_column,
-                                                   out_row, out_column, order);
+          }
+        }
       }
     }
-  };
-  const auto sized = [&](auto field) {
-    constexpr int largest = decltype(field)::value == 4 ? 2 : 4;
-    if (order >= largest) return run(field, std::integral_constant<int, largest>{});
-    if (order == 2) return run(field, std::integral_constant<int, 2>{});
-    run(field, std::integral_constant<int, 1>{});
-  };
-  if (basis.field == 1) return sized(std::integral_constant<int, 1>{});
-  if (basis.field == 2) return sized(std::integral_constant<int, 2>{});
-  sized(std::integral_constant<int, 4>{});
+  }
+  ROTORLIN_UNROLL
+  for (int m = 0; m < MR; ++m) {
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) {
+      ROTORLIN_UNROLL
+      for (int u = 0; u < K; ++u) {
+        out[m * out_row + n * out_column + u * out_unit] += sum_lanes<S, W>(sum[m][n][u]);
+      }
+    }
+  }
+}
+
+/// out(m, n) += sum_k A(m, k) B(n, k)* (or A* B) for all D x D pairs (m, n), blocks of MR x NR at a time.
+template <class S, int W, int K, int MR, int NR, bool ConjugateFirst>
+void outer_blocks(Index order, const PackMatrix<const S>& a, const PackMatrix<const S>& b, S* out,
+                  Index out_row, Index out_column) {
+  for (Index m = 0; m < order; m += MR) {
+    for (Index n = 0; n < order; n += NR) {
+      outer_block<S, W, K, MR, NR, ConjugateFirst>({a.data + m * a.row_step, a.row_step, a.column_step},
+                                                   {b.data + n * b.row_step, b.row_step, b.column_step},
+                                                   order * W, order, out + m * out_row + n * out_column,
+                                                   out_row, out_column, order);
+    }
+  }
+}
+
+template <class S, int W, bool ConjugateFirst>
+void outer_product(const SpinorBasis& basis, const PackMatrix<const S>& a, const PackMatrix<const S>& b,
+                   S* out, Index out_row, Index out_column) {
+  // the accumulators, MR x NR x K packs, fill half of the registers
+  constexpr int more = register_count >= 32 ? 2 : 1;
+  const Index order = basis.order;
+  if (basis.field == 1) {
+    if (order >= 4)
+      return outer_blocks<S, W, 1, 4, 2 * more, ConjugateFirst>(order, a, b, out, out_row, out_column);
+    outer_blocks<S, W, 1, 1, 1, ConjugateFirst>(order, a, b, out, out_row, out_column);
+  } else if (basis.field == 2) {
+    if (order >= 4)
+      return outer_blocks<S, W, 2, 4, more, ConjugateFirst>(order, a, b, out, out_row, out_column);
+    outer_blocks<S, W, 2, 1, 1, ConjugateFirst>(order, a, b, out, out_row, out_column);
+  } else {
+    if (order >= 2)
+      return outer_blocks<S, W, 4, 2, more, ConjugateFirst>(order, a, b, out, out_row, out_column);
+    outer_blocks<S, W, 4, 1, 1, ConjugateFirst>(order, a, b, out, out_row, out_column);
+  }
 }
 
 /// The spinor kernel: `W` samples side by side, or one sample by itself (W = 1), vectorised along its
