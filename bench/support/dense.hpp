@@ -3,9 +3,9 @@
 /// The dense layer that rotor layers are measured against: Eigen and, where found, OpenBLAS.
 #pragma once
 
-#include <cmath>
 #include <string>
 
+#include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/types.hpp"
 
 #if defined(ROTORLIN_BENCH_OPENBLAS)
@@ -36,6 +36,7 @@ inline std::string blas_description() {
 
 inline void one_thread() {
   Eigen::setNbThreads(1);
+  rotorlin::set_num_threads(1);
 #if defined(ROTORLIN_BENCH_OPENBLAS)
   openblas_set_num_threads(1);
 #endif
@@ -63,31 +64,28 @@ inline void gemv(CBLAS_TRANSPOSE ta, Index size, const double* a, const double* 
 #endif
 
 /// Y = W X for a square matrix W, whose columns (or, with `by_rows`, rows) lie one after another.
-struct Dense {
-  Library library;
-  bool by_rows = false;
-
-  template <class S>
-  void forward(const S* weight, const rotorlin::Matrix<S>& x, rotorlin::Matrix<S>& y) const {
-    const Index size = x.rows();
+template <class S>
+void dense_forward(Library library, bool by_rows, const S* weight, const rotorlin::Matrix<S>& x,
+                   rotorlin::Matrix<S>& y) {
+  const Index size = x.rows();
 #if defined(ROTORLIN_BENCH_OPENBLAS)
-    if (library == Library::openblas) {
-      const CBLAS_TRANSPOSE order = by_rows ? CblasTrans : CblasNoTrans;
-      if (x.cols() == 1) return gemv(order, size, weight, x.data(), y.data());
-      return gemm(order, CblasNoTrans, size, x.cols(), size, weight, size, x.data(), size, y.data(), size);
-    }
-#endif
-    const Eigen::Map<const rotorlin::Matrix<S>> w(weight, size, size);
-    const auto product = [&](const auto& matrix) {
-      if (x.cols() == 1) {
-        y.col(0).noalias() = matrix * x.col(0);
-      } else {
-        y.noalias() = matrix * x;
-      }
-    };
-    if (by_rows) return product(w.transpose());
-    product(w);
+  if (library == Library::openblas) {
+    const CBLAS_TRANSPOSE order = by_rows ? CblasTrans : CblasNoTrans;
+    if (x.cols() == 1) return gemv(order, size, weight, x.data(), y.data());
+    return gemm(order, CblasNoTrans, size, x.cols(), size, weight, size, x.data(), size, y.data(), size);
   }
-};
+#endif
+  (void)library;
+  const Eigen::Map<const rotorlin::Matrix<S>> w(weight, size, size);
+  const auto product = [&](const auto& matrix) {
+    if (x.cols() == 1) {
+      y.col(0).noalias() = matrix * x.col(0);
+    } else {
+      y.noalias() = matrix * x;
+    }
+  };
+  if (by_rows) return product(w.transpose());
+  product(w);
+}
 
 }  // namespace bench

@@ -73,12 +73,12 @@ inline double memory_gbytes(const rotorlin::VectorX<float>& pool) {
 /// The head of the table.
 inline std::string machine_description(double peak, double bandwidth) {
   std::ostringstream text;
-  text << "- machine: " << processor() << ", " << std::thread::hardware_concurrency() << " cores; measured: "
-       << static_cast<int>(peak) << " GF/s (float, fused multiply-add) and " << static_cast<int>(bandwidth)
-       << " GB/s from memory, one core\n"
+  text << "- machine: " << processor() << ", " << std::thread::hardware_concurrency()
+       << " cores; measured: " << static_cast<int>(peak) << " GF/s (float, fused multiply-add) and "
+       << static_cast<int>(bandwidth) << " GB/s from memory, one core\n"
        << "- compiler: " << compiler() << ", " << ROTORLIN_BENCH_FLAGS << "\n"
-       << "- Eigen " << EIGEN_WORLD_VERSION << '.' << EIGEN_MAJOR_VERSION << '.' << EIGEN_MINOR_VERSION << ", "
-       << blas_description() << "\n";
+       << "- Eigen " << EIGEN_WORLD_VERSION << '.' << EIGEN_MAJOR_VERSION << '.' << EIGEN_MINOR_VERSION
+       << ", " << blas_description() << "\n";
   return text.str();
 }
 

@@ -53,15 +53,19 @@ inline Vector direct_sandwich(int n, const Vector& left, const Vector& right, co
   return exponential_product(n, -right, exponential_product(n, left, x, false), true);
 }
 
+inline void demand(const std::string& complaint, bool condition) {
+  if (condition) return;
+  std::fprintf(stderr, "%s\n", complaint.c_str());
+  std::exit(1);
+}
+
 /// Ends the program where a result is further than `tolerance` from its reference, relative, in norm.
 template <class Result, class Reference>
 void demand_close(const std::string& name, const Result& result, const Reference& reference,
                   double tolerance = 4e-6) {
   const double error = (result.template cast<double>() - reference).norm() / reference.norm();
-  if (error <= tolerance) return;  // false for NaN
-  std::fprintf(stderr, "%s: wrong result, relative error %.2g, at most %.2g allowed\n", name.c_str(), error,
-               tolerance);
-  std::exit(1);
+  demand(name + ": wrong result, relative error " + std::to_string(error * 1e6) + "e-6",
+         error <= tolerance);  // NaN too
 }
 
 }  // namespace bench
