@@ -14,6 +14,11 @@
 
 #include "rotorlin/core/types.hpp"
 
+/// For what must end up in its caller's registers; a compiler's own budget for inlining runs out in large
+/// programs.
+#define ROTORLIN_INLINE [[gnu::always_inline]] inline
+#define ROTORLIN_INLINE_LAMBDA __attribute__((always_inline))
+
 /// Before a loop with a constant number of turns: unroll it, so that small arrays of packs stay in registers.
 #if defined(__clang__)
 #define ROTORLIN_UNROLL _Pragma("unroll")
@@ -55,14 +60,14 @@ template <class S, int W>
 using Pack = typename PackOf<S, W>::type;
 
 template <class S, int W>
-inline Pack<S, W> load(const S* from) {
+ROTORLIN_INLINE Pack<S, W> load(const S* from) {
   Pack<S, W> pack;
   std::memcpy(&pack, from, sizeof(pack));
   return pack;
 }
 
 template <class S, int W>
-inline void store(S* to, const Pack<S, W>& pack) {
+ROTORLIN_INLINE void store(S* to, const Pack<S, W>& pack) {
   std::memcpy(to, &pack, sizeof(pack));
 }
 
@@ -109,24 +114,24 @@ class PackBuffer {
 };
 
 template <class F, int... I>
-inline void unroll(std::integer_sequence<int, I...>, F&& body) {
+ROTORLIN_INLINE void unroll(std::integer_sequence<int, I...>, F&& body) {
   (body(std::integral_constant<int, I>{}), ...);
 }
 
 /// body(integral_constant<int, 0>) ... body(integral_constant<int, Count - 1>).
 template <int Count, class F>
-inline void unroll(F&& body) {
+ROTORLIN_INLINE void unroll(F&& body) {
   unroll(std::make_integer_sequence<int, Count>{}, body);
 }
 
 template <class S, int W, int Mask, int... Lane>
-inline Pack<S, W> xor_lanes(const Pack<S, W>& pack, std::integer_sequence<int, Lane...>) {
+ROTORLIN_INLINE Pack<S, W> xor_lanes(const Pack<S, W>& pack, std::integer_sequence<int, Lane...>) {
   return __builtin_shufflevector(pack, pack, (Lane ^ Mask)...);
 }
 
 /// Lane l of the result is lane l xor Mask.
 template <class S, int W, int Mask>
-inline Pack<S, W> xor_lanes(const Pack<S, W>& pack) {
+ROTORLIN_INLINE Pack<S, W> xor_lanes(const Pack<S, W>& pack) {
   if constexpr (W == 1 || Mask == 0) {
     return pack;
   } else {
@@ -136,7 +141,7 @@ inline Pack<S, W> xor_lanes(const Pack<S, W>& pack) {
 
 /// One step of a transposition: swaps the off-diagonal blocks of size Step of the pair (upper, lower).
 template <class S, int W, int Step, int... Lane>
-inline void exchange(Pack<S, W>& upper, Pack<S, W>& lower, std::integer_sequence<int, Lane...>) {
+ROTORLIN_INLINE void exchange(Pack<S, W>& upper, Pack<S, W>& lower, std::integer_sequence<int, Lane...>) {
   const Pack<S, W> a = upper;
   const Pack<S, W> b = lower;
   upper = __builtin_shufflevector(a, b, ((Lane & Step) ? W + (Lane ^ Step) : Lane)...);
@@ -145,11 +150,11 @@ inline void exchange(Pack<S, W>& upper, Pack<S, W>& lower, std::integer_sequence
 
 /// Transposes a W x W block held in W packs.
 template <class S, int W>
-inline void transpose(Pack<S, W> (&block)[W]) {
+ROTORLIN_INLINE void transpose(Pack<S, W> (&block)[W]) {
   if constexpr (W > 1) {
-    const auto pass = [&](auto step) {
+    const auto pass = [&](auto step) ROTORLIN_INLINE_LAMBDA {
       constexpr int s = decltype(step)::value;
-      unroll<W>([&](auto index) {
+      unroll<W>([&](auto index) ROTORLIN_INLINE_LAMBDA {
         constexpr int i = decltype(index)::value;
         if constexpr ((i & s) == 0) {
           exchange<S, W, s>(block[i], block[i | s], std::make_integer_sequence<int, W>{});
@@ -164,7 +169,7 @@ inline void transpose(Pack<S, W> (&block)[W]) {
 }
 
 template <class S, int W>
-inline S sum_lanes(const Pack<S, W>& pack) {
+ROTORLIN_INLINE S sum_lanes(const Pack<S, W>& pack) {
   if constexpr (W == 1) {
     return pack;
   } else {

@@ -586,10 +586,14 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
         }
       }
     };
-    if (options_.in_chunks == 1 && options_.out_chunks == 1 && !this->has_bias()) {
+    if (options_.in_chunks == 1 && options_.out_chunks == 1) {
       S* domain = K::transforms ? result : y_tile;
       apply(0, domain);
       K::template leave<W>(n_, domain, y_tile, scratch);
+      for (Index f = 0; f < this->bias().size(); ++f) {
+        const detail::Pack<S, W> sum = detail::load<S, W>(y_tile + f * W) + bias_scale() * this->bias()[f];
+        detail::store<S, W>(y_tile + f * W, sum);
+      }
       return;
     }
     for (Index f = 0; f < out; ++f) {

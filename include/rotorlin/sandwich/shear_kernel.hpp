@@ -29,72 +29,287 @@ inline void with_constant(int value, F&& body) {
   });
 }
 
-/// e_source -> e_source + a e_target on 2^n coefficients in binary order. The lowest log2(V) bits of a mask
-/// run through the lanes of a pack when Memory is true (one sample); otherwise every coefficient is a pack (V
-/// samples).
-template <class S, int V, bool Memory>
-void shear(int n, S* data, int target, int source, S a) {
+/// The shears e_j -> e_j + sum_i a(i, j) e_i of triangular matrices on 2^n coefficients in binary order, a
+/// column j at a time. A coefficient without e_j receives, for every e_i that it holds, a(i, j) times the
+/// coefficient with e_j in the place of e_i; the sign counts the factors between the two. So every
+/// coefficient is written once a column, and the factors are walked through once for a block of 2^BlockBits
+/// coefficients.
+///
+/// Bits of a mask from the lowest: LaneBits run through the lanes of a pack (one sample), or none (V samples
+/// side by side); BlockBits through a block; the others through the blocks.
+template <class S, int V, int LaneBits, int BlockBits>
+class ShearColumns {
   using P = Pack<S, V>;
-  constexpr int lane_bits = Memory ? std::countr_zero(static_cast<unsigned>(V)) : 0;
-  const Index packs = Index{1} << (n - lane_bits);
-  const int low = std::min(target, source);
-  const int high = std::max(target, source);
-  // the sign counts the factors strictly between the two; those within the lanes go into a pack of
-  // coefficients
-  const auto lane_coefficients = [&](auto&& holds) {
+  static constexpr int block = 1 << BlockBits;
+  static constexpr int low_bits = LaneBits + BlockBits;
+
+ public:
+  ShearColumns(int n, const Matrix<S>& a, S* data)
+      : n_(n), blocks_(1u << (n - low_bits)), a_(a), data_(data) {}
+
+  /// Strictly upper part, column after column (i < j).
+  void upper() {
+    upper_lanes();
+    for (int j = std::max(LaneBits, 1); j < n_; ++j) {
+      if (j >= low_bits) {
+        upper_column(j);
+      } else {
+        with_constant<BlockBits>(j - LaneBits,
+                                 [&](auto column) { upper_block_column<decltype(column)::value>(); });
+      }
+    }
+  }
+
+  /// Strictly lower part, last column first (i > j).
+  void lower() {
+    for (int j = n_ - 2; j >= 0; --j) {
+      if (j >= low_bits) {
+        lower_column(j);
+      } else if (j >= LaneBits) {
+        with_constant<BlockBits>(j - LaneBits,
+                                 [&](auto column) { lower_block_column<decltype(column)::value>(); });
+      } else {
+        with_constant<LaneBits>(j, [&](auto column) { lower_lane_column<decltype(column)::value>(); });
+      }
+    }
+  }
+
+ private:
+  static constexpr bool odd(unsigned mask) { return (std::popcount(mask) & 1) != 0; }
+  S* at(unsigned h) const { return data_ + static_cast<Index>(h) * block * V; }
+  static void load_block(const S* from, P (&values)[block]) {
+    ROTORLIN_UNROLL
+    for (int l = 0; l < block; ++l) values[l] = load<S, V>(from + l * V);
+  }
+  static void store_block(S* to, const P (&values)[block]) {
+    ROTORLIN_UNROLL
+    for (int l = 0; l < block; ++l) store<S, V>(to + l * V, values[l]);
+  }
+
+  /// What the lanes of a pack receive, by lane: 0 or +-a(target, source), for at least one of the two in the
+  /// lanes.
+  P lane_coefficients(int target, int source) const {
+    return lane_coefficients(target, source, a_(target, source));
+  }
+  static P lane_coefficients(int target, int source, S value) {
+    const int low = std::min(target, source);
+    const int high = std::min(std::max(target, source), LaneBits);
     S lanes[V];
     for (int l = 0; l < V; ++l) {
       const auto lane = static_cast<unsigned>(l);
-      const unsigned between = (lane >> (low + 1)) & ((1u << std::min(high - low - 1, 8)) - 1);
-      lanes[l] = !holds(lane) ? S(0) : std::popcount(between) & 1 ? -a : a;
+      const bool holds =
+          (target >= LaneBits || ((lane >> target) & 1u)) && (source >= LaneBits || !((lane >> source) & 1u));
+      const unsigned between = (lane & ((1u << high) - 1)) >> (low + 1);
+      lanes[l] = !holds ? S(0) : odd(between) ? -value : value;
     }
     return load<S, V>(lanes);
-  };
-  const auto bit = [](unsigned mask, int k) { return ((mask >> k) & 1u) != 0; };
+  }
 
-  if (high < lane_bits) {
-    const P coefficients = lane_coefficients([&](unsigned l) { return bit(l, target) && !bit(l, source); });
-    with_constant<V>((1 << target) | (1 << source), [&](auto mask) {
-      for (Index m = 0; m < packs; ++m) {
-        const P x = load<S, V>(data + m * V);
-        store<S, V>(data + m * V, x + coefficients * xor_lanes<S, V, decltype(mask)::value>(x));
-      }
+  /// The sum over the targets in the lanes, all lower than the source.
+  static P lane_sum(const P (&coefficients)[LaneBits + 1], const P& source) {
+    P sum{};
+    unroll<LaneBits>([&](auto i) ROTORLIN_INLINE_LAMBDA {
+      sum += coefficients[i] * xor_lanes<S, V, 1 << decltype(i)::value>(source);
     });
-    return;
+    return sum;
   }
-  const Index high_step = Index{1} << (high - lane_bits);
-  const Index target_step = target == high ? high_step : 0;
-  const Index source_step = source == high ? high_step : 0;
-  if (low < lane_bits) {
-    const P positive = lane_coefficients(
-        [&](unsigned l) { return bit(l, target == low ? target : source) == (target == low); });
-    const P negative = -positive;
-    with_constant<V>(1 << low, [&](auto mask) {
-      for (Index above = 0; above < packs; above += 2 * high_step) {
-        for (Index below = 0; below < high_step; ++below) {
-          S* to = data + (above + below + target_step) * V;
-          const S* from = data + (above + below + source_step) * V;
-          const P& coefficients = std::popcount(static_cast<std::size_t>(below)) & 1 ? negative : positive;
-          store<S, V>(
-              to, load<S, V>(to) + coefficients * xor_lanes<S, V, decltype(mask)::value>(load<S, V>(from)));
-        }
+
+  void upper_lanes() {
+    if constexpr (LaneBits > 1) {
+      P coefficients[LaneBits][LaneBits];
+      for (int j = 1; j < LaneBits; ++j) {
+        for (int i = 0; i < j; ++i) coefficients[j][i] = lane_coefficients(i, j);
       }
-    });
-    return;
-  }
-  const Index low_step = Index{1} << (low - lane_bits);
-  const Index to_step = target_step + (target == low ? low_step : 0);
-  const Index from_step = source_step + (source == low ? low_step : 0);
-  for (Index above = 0; above < packs; above += 2 * high_step) {
-    for (Index between = 0; between < high_step; between += 2 * low_step) {
-      const S coefficient = std::popcount(static_cast<std::size_t>(between / (2 * low_step))) & 1 ? -a : a;
-      S* to = data + (above + between + to_step) * V;
-      const S* from = data + (above + between + from_step) * V;
-      for (Index below = 0; below < low_step; ++below, to += V, from += V) {
-        store<S, V>(to, load<S, V>(to) + load<S, V>(from) * coefficient);
+      for (unsigned pack = 0; pack < blocks_ * block; ++pack) {
+        S* to = data_ + static_cast<Index>(pack) * V;
+        P x = load<S, V>(to);
+        unroll<LaneBits>([&](auto column) ROTORLIN_INLINE_LAMBDA {
+          constexpr int j = decltype(column)::value;
+          unroll<j>([&](auto row) ROTORLIN_INLINE_LAMBDA {
+            constexpr int i = decltype(row)::value;
+            x += coefficients[j][i] * xor_lanes<S, V, (1 << i) | (1 << j)>(x);
+          });
+        });
+        store<S, V>(to, x);
       }
     }
   }
+
+  void upper_column(int j) {
+    const unsigned bit = 1u << (j - low_bits);
+    P lanes[LaneBits + 1];
+    for (int i = 0; i < LaneBits; ++i) lanes[i] = lane_coefficients(i, j);
+    for (unsigned h = 0; h < blocks_; ++h) {
+      if (h & bit) continue;
+      const unsigned below = h & (bit - 1);
+      P sum[block];
+      P source[block];
+      load_block(at(h), sum);
+      load_block(at(h | bit), source);
+      const bool flip = odd(below);
+      ROTORLIN_UNROLL
+      for (int i = 0; i < BlockBits; ++i) {
+        const S value = flip ? -a_(LaneBits + i, j) : a_(LaneBits + i, j);
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) {
+          if ((l >> i) & 1)
+            sum[l] += source[l ^ (1 << i)] * (odd(static_cast<unsigned>(l) >> (i + 1)) ? -value : value);
+        }
+      }
+      if constexpr (LaneBits > 0) {
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) {
+          const P part = lane_sum(lanes, source[l]);
+          sum[l] += flip != odd(static_cast<unsigned>(l)) ? -part : part;
+        }
+      }
+      for (unsigned rest = below; rest != 0; rest &= rest - 1) {
+        const int i = std::countr_zero(rest);
+        const S value = odd(rest & (rest - 1)) ? -a_(low_bits + i, j) : a_(low_bits + i, j);
+        const S* from = at((h ^ (1u << i)) | bit);
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) sum[l] += load<S, V>(from + l * V) * value;
+      }
+      store_block(at(h), sum);
+    }
+  }
+
+  /// A column j = LaneBits + J within the block.
+  template <int J>
+  void upper_block_column() {
+    constexpr int bit = 1 << J;
+    const int j = LaneBits + J;
+    P lanes[LaneBits + 1];
+    for (int i = 0; i < LaneBits; ++i) lanes[i] = lane_coefficients(i, j);
+    for (unsigned h = 0; h < blocks_; ++h) {
+      P x[block];
+      load_block(at(h), x);
+      ROTORLIN_UNROLL
+      for (int l = 0; l < block; ++l) {
+        if (l & bit) continue;
+        ROTORLIN_UNROLL
+        for (int i = 0; i < J; ++i) {
+          if (!((l >> i) & 1)) continue;
+          const bool flip = odd((static_cast<unsigned>(l) & (bit - 1)) >> (i + 1));
+          x[l] += x[(l ^ (1 << i)) | bit] * (flip ? -a_(LaneBits + i, j) : a_(LaneBits + i, j));
+        }
+        if constexpr (LaneBits > 0) {
+          const P part = lane_sum(lanes, x[l | bit]);
+          x[l] += odd(static_cast<unsigned>(l) & (bit - 1)) ? -part : part;
+        }
+      }
+      store_block(at(h), x);
+    }
+  }
+
+  void lower_column(int j) {
+    const unsigned bit = 1u << (j - low_bits);
+    for (unsigned h = 0; h < blocks_; ++h) {
+      const unsigned above = h & ~(2 * bit - 1);
+      if ((h & bit) || above == 0) continue;
+      P sum[block];
+      load_block(at(h), sum);
+      bool flip = false;
+      for (unsigned rest = above; rest != 0; rest &= rest - 1, flip = !flip) {
+        const int i = std::countr_zero(rest);
+        const S value = flip ? -a_(low_bits + i, j) : a_(low_bits + i, j);
+        const S* from = at((h ^ (1u << i)) | bit);
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) sum[l] += load<S, V>(from + l * V) * value;
+      }
+      store_block(at(h), sum);
+    }
+  }
+
+  template <int J>
+  void lower_block_column() {
+    constexpr int bit = 1 << J;
+    const int j = LaneBits + J;
+    for (unsigned h = 0; h < blocks_; ++h) {
+      P x[block];
+      load_block(at(h), x);
+      ROTORLIN_UNROLL
+      for (int l = 0; l < block; ++l) {
+        if (l & bit) continue;
+        ROTORLIN_UNROLL
+        for (int i = J + 1; i < BlockBits; ++i) {
+          if (!((l >> i) & 1)) continue;
+          const bool flip = odd((static_cast<unsigned>(l) & ((1u << i) - 1)) >> (J + 1));
+          x[l] += x[(l ^ (1 << i)) | bit] * (flip ? -a_(LaneBits + i, j) : a_(LaneBits + i, j));
+        }
+      }
+      bool flip = false;
+      for (unsigned rest = h; rest != 0; rest &= rest - 1, flip = !flip) {
+        const int i = std::countr_zero(rest);
+        const S value = flip ? -a_(low_bits + i, j) : a_(low_bits + i, j);
+        const S* from = at(h ^ (1u << i));
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) {
+          if (l & bit) continue;
+          x[l] +=
+              load<S, V>(from + (l | bit) * V) * (odd(static_cast<unsigned>(l) >> (J + 1)) ? -value : value);
+        }
+      }
+      store_block(at(h), x);
+    }
+  }
+
+  template <int J>
+  void lower_lane_column() {
+    const P across = lane_coefficients(LaneBits, J, S(1));
+    P within[LaneBits + 1];
+    for (int i = J + 1; i < LaneBits; ++i) within[i] = lane_coefficients(i, J);
+    for (unsigned h = 0; h < blocks_; ++h) {
+      P x[block];
+      P sum[block] = {};
+      load_block(at(h), x);
+      ROTORLIN_UNROLL
+      for (int i = 0; i < BlockBits; ++i) {
+        const S value = a_(LaneBits + i, J);
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) {
+          if (!((l >> i) & 1)) continue;
+          sum[l] += x[l ^ (1 << i)] * (odd(static_cast<unsigned>(l) & ((1u << i) - 1)) ? -value : value);
+        }
+      }
+      bool flip = false;
+      for (unsigned rest = h; rest != 0; rest &= rest - 1, flip = !flip) {
+        const int i = std::countr_zero(rest);
+        const S value = flip ? -a_(low_bits + i, J) : a_(low_bits + i, J);
+        const S* from = at(h ^ (1u << i));
+        ROTORLIN_UNROLL
+        for (int l = 0; l < block; ++l) {
+          sum[l] += load<S, V>(from + l * V) * (odd(static_cast<unsigned>(l)) ? -value : value);
+        }
+      }
+      ROTORLIN_UNROLL
+      for (int l = 0; l < block; ++l) {
+        P result = x[l] + across * xor_lanes<S, V, 1 << J>(sum[l]);
+        unroll<LaneBits>([&](auto row) ROTORLIN_INLINE_LAMBDA {
+          constexpr int i = decltype(row)::value;
+          if constexpr (i > J) result += within[i] * xor_lanes<S, V, (1 << i) | (1 << J)>(x[l]);
+        });
+        x[l] = result;
+      }
+      store_block(at(h), x);
+    }
+  }
+
+  int n_;
+  unsigned blocks_;
+  const Matrix<S>& a_;
+  S* data_;
+};
+
+/// Upper and then lower shears of `a` on 2^n coefficients.
+template <class S, int V, int LaneBits>
+void shear(int n, const Matrix<S>& a, S* data) {
+  const auto run = [&](auto columns) {
+    columns.upper();
+    columns.lower();
+  };
+  if (n >= LaneBits + 3) return run(ShearColumns<S, V, LaneBits, 3>(n, a, data));
+  run(ShearColumns<S, V, LaneBits, 0>(n, a, data));
 }
 
 /// The shear kernel: `W` samples side by side, or one sample by itself (W = 1). Coefficients stay in graded
@@ -141,12 +356,14 @@ struct ShearKernel {
       const Index from = op.in_source[static_cast<std::size_t>(m)];
       store<S, W>(scratch + m * W, load<S, W>(x + from * W) * op.in_scale[m]);
     }
+    constexpr int native = native_lanes<S>;
+    constexpr int lane_bits = std::countr_zero(static_cast<unsigned>(native));
     if constexpr (W > 1) {
-      shear_all<W, false>(n, op, scratch);
-    } else if (size >= native_lanes<S>) {
-      shear_all<native_lanes<S>, true>(n, op, scratch);
+      shear<S, W, 0>(n, op.shears, scratch);
+    } else if (n >= lane_bits) {
+      shear<S, native, lane_bits>(n, op.shears, scratch);
     } else {
-      shear_all<1, false>(n, op, scratch);
+      shear<S, 1, 0>(n, op.shears, scratch);
     }
     for (Index blade = 0; blade < size; ++blade) {
       const Index from = op.out_source[static_cast<std::size_t>(blade)];
@@ -214,16 +431,6 @@ struct ShearKernel {
   }
 
  private:
-  template <int V, bool Memory>
-  static void shear_all(int n, const Operator& op, S* data) {
-    for (int j = 1; j < n; ++j) {
-      for (int i = 0; i < j; ++i) shear<S, V, Memory>(n, data, i, j, op.shears(i, j));
-    }
-    for (int j = n - 2; j >= 0; --j) {
-      for (int i = j + 1; i < n; ++i) shear<S, V, Memory>(n, data, i, j, op.shears(i, j));
-    }
-  }
-
   template <class T>
   using SmallMatrix = Eigen::Matrix<T, Dynamic, Dynamic, Eigen::ColMajor, max_dimension, max_dimension>;
 

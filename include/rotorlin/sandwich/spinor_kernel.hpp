@@ -14,7 +14,7 @@ namespace rotorlin::detail {
 
 /// Walsh-Hadamard transform of L packs, in registers where they fit.
 template <int L, class P>
-inline void hadamard(P* v) {
+ROTORLIN_INLINE void hadamard(P* v) {
   if constexpr (L > 1) {
     ROTORLIN_UNROLL
     for (int i = 0; i < L / 2; ++i) {
@@ -174,7 +174,7 @@ void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* mat
           // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
           constexpr int run = std::min(V, length);
           for (int t = 0; t < length; t += run) {
-            unroll<run>([&](auto low) {
+            unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
               const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
               store<S, V>(column + (t + low) * basis.real_order() + row,
                           xor_lanes<S, V, decltype(low)::value>(v[t + low]));
@@ -203,7 +203,7 @@ void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coeffic
           Pack<S, V> v[length];
           constexpr int run = std::min(V, length);
           for (int t = 0; t < length; t += run) {
-            unroll<run>([&](auto low) {
+            unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
               const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
               v[t + low] = xor_lanes<S, V, decltype(low)::value>(
                   load<S, V>(column + (t + low) * basis.real_order() + row));
