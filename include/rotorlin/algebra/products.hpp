@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "rotorlin/algebra/element.hpp"
+#include "rotorlin/algebra/matrix_product.hpp"
 
 namespace rotorlin {
 
@@ -218,6 +219,17 @@ auto product_part_of(const char* name, const A& a, const B& b) {
         std::make_index_sequence<static_cast<std::size_t>(part_size(A::part, n))>{},
         std::make_index_sequence<static_cast<std::size_t>(part_size(B::part, n))>{});
   } else {
+    constexpr bool matrices =
+        product == Product::geometric && std::is_floating_point_v<Scalar> && Algebra::is_always_euclidean &&
+        (A::part == Part::all || A::part == Part::even) && (B::part == Part::all || B::part == Part::even) &&
+        C == product_part(product, A::part, B::part);
+    if constexpr (matrices) {
+      if (a.dimension() >= matrix_product_from) {
+        matrix_product<A::part, B::part>(a.dimension(), a.coeffs().data(), b.coeffs().data(),
+                                         c.coeffs().data());
+        return c;
+      }
+    }
     multiply<product, A::part, B::part, C>(a.signature(), a.coeffs().data(), b.coeffs().data(),
                                            c.coeffs().data());
   }

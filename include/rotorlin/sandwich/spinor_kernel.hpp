@@ -6,220 +6,12 @@
 
 #include <algorithm>
 
+#include "rotorlin/algebra/spinor_basis.hpp"
+#include "rotorlin/algebra/spinor_transform.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/sandwich/rotor_pair.hpp"
-#include "rotorlin/sandwich/spinor_basis.hpp"
 
 namespace rotorlin::detail {
-
-/// Walsh-Hadamard transform of L packs, in registers where they fit.
-template <int L, class P>
-ROTORLIN_INLINE void hadamard(P* v) {
-  if constexpr (L > 1) {
-    ROTORLIN_UNROLL
-    for (int i = 0; i < L / 2; ++i) {
-      const P sum = v[i] + v[i + L / 2];
-      v[i + L / 2] = v[i] - v[i + L / 2];
-      v[i] = sum;
-    }
-    hadamard<L / 2>(v);
-    hadamard<L / 2>(v + L / 2);
-  }
-}
-
-/// body(integral_constant<int, length>) for the power of two `length` <= 64.
-template <class F>
-inline void with_length(Index length, F&& body) {
-  switch (length) {
-    case 1:
-      return body(std::integral_constant<int, 1>{});
-    case 2:
-      return body(std::integral_constant<int, 2>{});
-    case 4:
-      return body(std::integral_constant<int, 4>{});
-    case 8:
-      return body(std::integral_constant<int, 8>{});
-    case 16:
-      return body(std::integral_constant<int, 16>{});
-    case 32:
-      return body(std::integral_constant<int, 32>{});
-    default:
-      return body(std::integral_constant<int, 64>{});
-  }
-}
-
-/// body(integral_constant<int, V>) with the widest pack of S that a row of `order` scalars fills.
-template <class S, class F>
-inline void with_row_lanes(Index order, F&& body) {
-  constexpr int native = native_lanes<S>;
-  if (order >= native) return body(std::integral_constant<int, native>{});
-  if constexpr (native > 8) {
-    if (order == 8) return body(std::integral_constant<int, 8>{});
-  }
-  if constexpr (native > 4) {
-    if (order == 4) return body(std::integral_constant<int, 4>{});
-  }
-  body(std::integral_constant<int, 1>{});
-}
-
-/// body(V, length): both of the above for the rows of a basis, whose length is its order or twice that.
-template <class S, class F>
-inline void with_rows(const SpinorBasis& basis, F&& body) {
-  with_row_lanes<S>(basis.order, [&](auto lanes) {
-    with_length(basis.length(), [&](auto length) {
-      constexpr int V = decltype(lanes)::value;
-      constexpr int L = decltype(length)::value;
-      constexpr bool narrow = V < native_lanes<S>;
-      if constexpr (L >= V && (!narrow || L <= (V == 1 ? 4 : 2 * V))) body(lanes, length);
-    });
-  });
-}
-
-/// Coefficients (packs of W samples, blades as `source` says) to matrices, `halves` of them.
-template <class S, int W>
-void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int halves, const S* coefficients,
-                  S* matrices) {
-  const Index order = basis.order;
-  const Index columns = basis.real_order() * W;
-  const float* sign = basis.sign.data();
-  with_length(basis.length(), [&](auto constant) {
-    constexpr int length = decltype(constant)::value;
-    for (int half = 0; half < halves; ++half) {
-      for (Index unit = 0; unit < basis.field; ++unit) {
-        for (Index a = 0; a < order; ++a) {
-          Pack<S, W> v[length];
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
-            v[t] = load<S, W>(coefficients + Index{source[t]} * W) * static_cast<S>(sign[t]);
-          }
-          hadamard<length>(v);
-          S* column = matrices + unit * order * W;  // column i of copy c is number t = c * D + i
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
-            const Index row = (t & (order - 1)) ^ a;
-            store<S, W>(column + t * columns + row * W, v[t]);
-          }
-          source += length;
-          sign += length;
-        }
-      }
-      matrices += (basis.size() / 2) * W;
-    }
-  });
-}
-
-/// The inverse of spinor_enter, to blades in graded order.
-template <class S, int W>
-void spinor_leave(const SpinorBasis& basis, int halves, const S* matrices, S* coefficients) {
-  const Index order = basis.order;
-  const Index columns = basis.real_order() * W;
-  const std::uint16_t* source = basis.source.data();
-  const float* sign = basis.sign.data();
-  const S scale = S(1) / static_cast<S>(basis.length());
-  with_length(basis.length(), [&](auto constant) {
-    constexpr int length = decltype(constant)::value;
-    for (int half = 0; half < halves; ++half) {
-      for (Index unit = 0; unit < basis.field; ++unit) {
-        for (Index a = 0; a < order; ++a) {
-          Pack<S, W> v[length];
-          const S* column = matrices + unit * order * W;
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
-            const Index row = (t & (order - 1)) ^ a;
-            v[t] = load<S, W>(column + t * columns + row * W);
-          }
-          hadamard<length>(v);
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
-            store<S, W>(coefficients + Index{source[t]} * W, v[t] * (scale * static_cast<S>(sign[t])));
-          }
-          source += length;
-          sign += length;
-        }
-      }
-      matrices += (basis.size() / 2) * W;
-    }
-  });
-}
-
-/// spinor_enter for a single sample, vectorised along the rows of its matrices. `rows` is scratch, 2^n.
-template <class S>
-void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* matrices, S* rows) {
-  const Index order = basis.order;
-  const Index size = basis.size();
-  for (Index p = 0; p < size; ++p) rows[p] = coefficients[basis.row_source[static_cast<std::size_t>(p)]];
-  const float* sign = basis.row_sign.data();
-  with_rows<S>(basis, [&](auto lanes, auto constant) {
-    constexpr int V = decltype(lanes)::value;
-    constexpr int length = decltype(constant)::value;
-    for (Index half = 0; half < 2; ++half) {
-      for (Index unit = 0; unit < basis.field; ++unit) {
-        const Index start = (half * basis.field + unit) * length * order;
-        S* column = matrices + half * (size / 2) + unit * order;
-        for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[length];
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
-            Pack<S, V> signs;
-            if constexpr (std::is_same_v<S, float>) {
-              signs = load<S, V>(sign + start + t * order + a);
-            } else {
-              S wide[V];
-              for (int l = 0; l < V; ++l) wide[l] = static_cast<S>(sign[start + t * order + a + l]);
-              signs = load<S, V>(wide);
-            }
-            v[t] = load<S, V>(rows + start + t * order + a) * signs;
-          }
-          hadamard<length>(v);
-          // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
-          constexpr int run = std::min(V, length);
-          for (int t = 0; t < length; t += run) {
-            unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
-              const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
-              store<S, V>(column + (t + low) * basis.real_order() + row,
-                          xor_lanes<S, V, decltype(low)::value>(v[t + low]));
-            });
-          }
-        }
-      }
-    }
-  });
-}
-
-/// The inverse of spinor_enter_single.
-template <class S>
-void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coefficients, S* rows) {
-  const Index order = basis.order;
-  const Index size = basis.size();
-  const S scale = S(1) / static_cast<S>(basis.length());
-  with_rows<S>(basis, [&](auto lanes, auto constant) {
-    constexpr int V = decltype(lanes)::value;
-    constexpr int length = decltype(constant)::value;
-    for (Index half = 0; half < 2; ++half) {
-      for (Index unit = 0; unit < basis.field; ++unit) {
-        const Index start = (half * basis.field + unit) * length * order;
-        const S* column = matrices + half * (size / 2) + unit * order;
-        for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[length];
-          constexpr int run = std::min(V, length);
-          for (int t = 0; t < length; t += run) {
-            unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
-              const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
-              v[t + low] = xor_lanes<S, V, decltype(low)::value>(
-                  load<S, V>(column + (t + low) * basis.real_order() + row));
-            });
-          }
-          hadamard<length>(v);
-          for (int t = 0; t < length; ++t) store<S, V>(rows + start + t * order + a, v[t] * scale);
-        }
-      }
-    }
-  });
-  for (Index blade = 0; blade < size; ++blade) {
-    const std::size_t position = basis.row_position[static_cast<std::size_t>(blade)];
-    coefficients[blade] = rows[position] * static_cast<S>(basis.row_sign[position]);
-  }
-}
 
 /// MR x NR entries of sum_k A(m, k) B(n, k)* (or A* B, with ConjugateFirst) over K = R, C, H, added over
 /// lanes into `out`. The units of an entry are `unit_step` apart.
@@ -367,7 +159,7 @@ struct SpinorKernel {
     if constexpr (W == 1) {
       spinor_leave_single<S>(basis, matrices, coefficients, scratch);
     } else {
-      spinor_leave<S, W>(basis, 2, matrices, coefficients);
+      spinor_leave<S, W>(basis, basis.source.data(), 2, matrices, coefficients);
     }
     return coefficients;
   }
@@ -452,7 +244,7 @@ struct SpinorKernel {
     Wide* coefficients = matrices + size / 2;
     const auto transform = [&](const S* even) {
       for (Index i = 0; i < size / 2; ++i) matrices[i] = static_cast<Wide>(even[i]);
-      spinor_leave<Wide, 1>(basis, 1, matrices, coefficients);
+      spinor_leave<Wide, 1>(basis, basis.source.data(), 1, matrices, coefficients);
     };
     transform(sums);
     dot = coefficients[0];
