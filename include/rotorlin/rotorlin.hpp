@@ -41,6 +41,7 @@
 #include "rotorlin/sandwich/kernel.hpp"
 #include "rotorlin/sandwich/parity_kernel.hpp"
 #include "rotorlin/sandwich/rotor_pair.hpp"
+#include "rotorlin/sandwich/sandwich.hpp"
 #include "rotorlin/sandwich/shear_kernel.hpp"
 #include "rotorlin/sandwich/spinor_kernel.hpp"
 #include "rotorlin/training/adam.hpp"
