@@ -330,9 +330,11 @@ TEST_CASE("Impossible networks are refused") {
   CHECK_THROWS_WITH(make(8, 8, options(8, -1, 1)), Contains("depth = -1"));
   CHECK_THROWS_WITH(make(8, 8, options(8, 1, 0)), Contains("width = 0"));
   CHECK_THROWS_AS(make(8, 8, options(8, Index{1} << 40, Index{1} << 40)), std::invalid_argument);
+  CHECK_THROWS_AS(make(8, 8, options(8, 0, Index{1} << 40)), std::invalid_argument);
+  CHECK_THROWS_AS(make(8, 8, options(Index{1} << 40, 1, 1)), std::invalid_argument);
   auto o = options(8, 1, 1);
-  o.epsilon = -1;
-  CHECK_THROWS_WITH(make(8, 8, o), Contains("epsilon = -1"));
+  o.epsilon = 0;
+  CHECK_THROWS_WITH(make(8, 8, o), Contains("epsilon = 0"));
   o.epsilon = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_AS(make(8, 8, o), std::invalid_argument);
   o = options(8, 1, 1, Activation::relu);

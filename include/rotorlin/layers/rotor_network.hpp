@@ -91,7 +91,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   };
 
   /// Alphas and branch weights are 1, the weight of prelu 0.25. \throws std::invalid_argument for in, out or
-  /// hidden < 2, depth < 0, width < 1, or epsilon < 0.
+  /// hidden < 2, depth < 0, width < 1, or epsilon <= 0.
   RotorNetwork(Index in, Index out, const Options& options = {})
       : RotorNetwork(in, out, complete(in, out, options), Completed{}) {
     Random random(options.seed);
@@ -313,15 +313,16 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
     constexpr Index largest = Index{1} << max_dimension;
     if (options.hidden == 0)
       options.hidden = static_cast<Index>(std::bit_floor(static_cast<std::size_t>(std::min(in, largest))));
-    constexpr Index limit = Index{1} << 24;
-    if (options.hidden < 2 || options.hidden > limit || options.depth < 0 || options.width < 1 ||
-        options.depth > limit / options.width) {
+    constexpr Index most_features = Index{1} << 20;
+    constexpr Index most_branches = Index{1} << 16;
+    if (options.hidden < 2 || options.hidden > most_features || options.depth < 0 || options.width < 1 ||
+        options.width > most_branches || options.depth > most_branches / options.width) {
       detail::throw_invalid("RotorNetwork: hidden = ", options.hidden, ", depth = ", options.depth,
-                            ", width = ", options.width, "; expected hidden from 2 to ", limit,
-                            ", depth >= 0, width >= 1, and at most ", limit, " branches");
+                            ", width = ", options.width, "; expected hidden from 2 to ", most_features,
+                            ", depth >= 0, width >= 1, and at most ", most_branches, " branches");
     }
-    if (!(options.epsilon >= 0) || std::isinf(options.epsilon))
-      detail::throw_invalid("RotorNetwork: epsilon = ", options.epsilon, "; expected a number >= 0");
+    if (!(options.epsilon > 0) || std::isinf(options.epsilon))
+      detail::throw_invalid("RotorNetwork: epsilon = ", options.epsilon, "; expected a number > 0");
     return options;
   }
 
