@@ -36,6 +36,7 @@ class Signature {
   static constexpr int static_dimension = is_static ? P + Q + R : Dynamic;
   /// Euclidean whatever the run-time values.
   static constexpr bool is_always_euclidean = Q == 0 && R == 0;
+  static constexpr bool is_never_euclidean = Q > 0 || R > 0;
   static_assert(static_dimension <= max_dimension, "at most 14 basis vectors");
 
   /// The static numbers, and 0 for those that are Dynamic.

@@ -44,7 +44,7 @@ Bivector<Scalar, P, Q, R> exp_vjp(const Bivector<Scalar, P, Q, R>& b, const Roto
   b.check_same_algebra("exp_vjp", grad_r);
   const auto& algebra = b.signature();
   if (algebra.is_euclidean()) {
-    constexpr int n = Signature<P, Q, R>::static_dimension;
+    constexpr int n = detail::decomposition_dimension<P, Q, R>;
     const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), b.coeffs()));
     return {algebra, exp_vjp(planes, Rotor<Scalar, n>(b.dimension(), grad_r.coeffs())).coeffs()};
   }

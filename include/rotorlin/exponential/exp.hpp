@@ -17,6 +17,11 @@ namespace rotorlin {
 
 namespace detail {
 
+/// The N of the InvariantDecomposition that serves a signature.
+template <int P, int Q, int R>
+inline constexpr int decomposition_dimension =
+    Signature<P, Q, R>::static_dimension >= 2 ? Signature<P, Q, R>::static_dimension : Dynamic;
+
 /// Taylor's series of b / 2^s, squared s times, for any signature and scalar.
 template <class Scalar, int P, int Q, int R>
 Rotor<Scalar, P, Q, R> exp_by_squaring(const Bivector<Scalar, P, Q, R>& b) {
@@ -54,14 +59,18 @@ Rotor<Scalar, P, Q, R> exp(const Bivector<Scalar, P, Q, R>& b) {
     detail::throw_domain("exp: the bivector of ", b.signature(),
                          " has coefficients that are NaN or infinite");
   }
-  if constexpr (std::floating_point<Scalar>) {
+  if constexpr (std::floating_point<Scalar> && !Signature<P, Q, R>::is_never_euclidean) {
     if (b.signature().is_euclidean()) {
-      constexpr int n = Signature<P, Q, R>::static_dimension;
-      const Bivector<Scalar, n> euclidean(b.dimension(), b.coeffs());
-      return {b.signature(), InvariantDecomposition<Scalar, n>(euclidean).rotor().coeffs()};
+      constexpr int n = detail::decomposition_dimension<P, Q, R>;
+      const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), b.coeffs()));
+      return {b.signature(), planes.rotor().coeffs()};
     }
   }
-  return detail::exp_by_squaring(b);
+  if constexpr (!std::floating_point<Scalar> || !Signature<P, Q, R>::is_always_euclidean) {
+    return detail::exp_by_squaring(b);
+  } else {
+    return {};  // not reached
+  }
 }
 
 }  // namespace rotorlin

@@ -44,6 +44,7 @@ enum class DecompositionMethod { exact, power_iteration };
 /// allocate nothing.
 template <std::floating_point Scalar, int N = Dynamic>
 class InvariantDecomposition {
+  static_assert(N == Dynamic || (N >= 2 && N <= max_dimension), "a dimension with planes in it, or Dynamic");
   static constexpr int max_n = N == Dynamic ? max_dimension : N;
   static constexpr int max_planes = max_n / 2;
 
@@ -54,10 +55,8 @@ class InvariantDecomposition {
   using Angles = Eigen::Matrix<Scalar, N == Dynamic ? Dynamic : N / 2, 1, Eigen::ColMajor, max_planes, 1>;
 
   InvariantDecomposition() = default;
-  explicit InvariantDecomposition(const BivectorType& b,
-                                  DecompositionMethod method = DecompositionMethod::exact) {
-    compute(b, method);
-  }
+  explicit InvariantDecomposition(const BivectorType& b) { compute(b); }
+  InvariantDecomposition(const BivectorType& b, DecompositionMethod method) { compute(b, method); }
   /// From planes and angles, which may be in any order and of any sign.
   InvariantDecomposition(const Basis& basis, const Angles& angles) : basis_(basis), angles_(angles) {
     sort_planes();
@@ -67,12 +66,8 @@ class InvariantDecomposition {
   /// odd ones T = [0 B; -B^T 0], and the singular values of B are the angles (Kogbetliantz' method: Jacobi
   /// rotations on both sides, so that every basis vector is a product of orthogonal maps, of zero angles
   /// too).
-  ///
-  /// The power iteration's planes are made orthogonal, each to those before it; PowerIteration has its own
-  /// parts.
-  ///
   /// \throws std::domain_error where a coefficient is NaN or infinite.
-  void compute(const BivectorType& b, DecompositionMethod method = DecompositionMethod::exact) {
+  void compute(const BivectorType& b) {
     if (!b.all_finite()) {
       detail::throw_domain("InvariantDecomposition: the bivector of ", b.signature(),
                            " has coefficients that are NaN or infinite");
@@ -80,7 +75,6 @@ class InvariantDecomposition {
     const Index n = b.dimension();
     basis_.setIdentity(n, n);
     angles_.setZero(n / 2);
-    if (method == DecompositionMethod::power_iteration) return iterate(b);
     const Scalar scale = b.size() > 0 ? b.coeffs().cwiseAbs().maxCoeff() : Scalar(0);
     if (scale == Scalar(0)) return;
     Basis skew = b.to_skew_matrix() / scale;
@@ -90,6 +84,16 @@ class InvariantDecomposition {
     diagonalize(half);
     angles_ = scale * half.diagonal();
     sort_planes();
+  }
+
+  /// The same by either method. The planes of the power iteration are made orthogonal, each to those before
+  /// it (PowerIteration has its own parts), and are allocated for.
+  void compute(const BivectorType& b, DecompositionMethod method) {
+    if (method == DecompositionMethod::power_iteration) {
+      iterate(b);
+    } else {
+      compute(b);
+    }
   }
 
   int dimension() const { return static_cast<int>(basis_.rows()); }
@@ -209,6 +213,8 @@ class InvariantDecomposition {
   void iterate(const BivectorType& b) {
     PowerIteration<Scalar, N> iteration;
     iteration.compute(b);
+    basis_.setIdentity(b.dimension(), b.dimension());
+    angles_.setZero(b.dimension() / 2);
     for (Index p = 0; p < num_planes(); ++p) {
       const Basis skew = iteration.parts()[static_cast<std::size_t>(p)].to_skew_matrix();
       Index longest = 0;

@@ -2,15 +2,17 @@
 /// \file
 /// The logarithm of Euclidean rotors, and the interpolation that it gives.
 ///
-/// The rotation M = exp(2 A) of a rotor r has a real Schur form with blocks of cos 2t and sin 2t; the half
-/// angles t lie in [0, pi/2] and are found by atan2, never acos. They make a bivector whose exponential is r
-/// or -r. Where it is -r, the largest half angle becomes t - pi. So the principal logarithm has all angles in
-/// [0, pi/2] but for one that may be up to pi. It is the shortest where the angles differ; at t = pi/2 the
-/// plane may be turned either way, and at -1 any plane does.
+/// The rotation M = exp(2 A) of a rotor r has planes that turn by 2t; the half angles t lie in [0, pi/2] and
+/// are found by atan from their tangents, never acos. They make a bivector whose exponential is r or -r.
+/// Where it is -r, the largest half angle becomes t - pi. So the principal logarithm has all angles in [0,
+/// pi/2] but for one that may be up to pi. It is the shortest where the angles differ; at t = pi/2 the plane
+/// may be turned either way, and at -1 any plane does.
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
+#include <Eigen/Jacobi>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <concepts>
 #include <limits>
@@ -28,55 +30,100 @@ namespace rotorlin {
 
 namespace detail {
 
-/// The planes of a rotation matrix and half their angles, in [0, pi/2] and descending.
+/// Makes a symmetric matrix diagonal by Jacobi's rotations, and returns the orthogonal V of matrix = V D V^T.
+template <class M>
+M diagonalize_symmetric(M& matrix) {
+  using Scalar = typename M::Scalar;
+  const Index n = matrix.rows();
+  M basis = M::Identity(n, n);
+  const Scalar negligible = std::numeric_limits<Scalar>::epsilon() / 2 * matrix.norm();
+  bool done = false;
+  for (int sweep = 0; sweep < 30 && !done; ++sweep) {
+    done = true;
+    for (Index q = 1; q < n; ++q) {
+      for (Index p = 0; p < q; ++p) {
+        if (!(std::abs(matrix(p, q)) > negligible)) continue;
+        done = false;
+        Eigen::JacobiRotation<Scalar> rotation;
+        rotation.makeJacobi(matrix, p, q);
+        matrix.applyOnTheLeft(p, q, rotation.adjoint());
+        matrix.applyOnTheRight(p, q, rotation);
+        matrix(p, q) = matrix(q, p) = Scalar(0);  // but for rounding
+        basis.applyOnTheRight(p, q, rotation);
+      }
+    }
+  }
+  return basis;
+}
+
+/// The planes of a rotation M = exp(2 A) and half its angles, in [0, pi/2] and descending.
+///
+/// The symmetric part C of M has the cosines of the whole angles, each twice; the skew part S has the sines,
+/// and commutes with C. On the planes with angles below a right one (or so), Cayley's S / (1 + C) is skew and
+/// has the tangents of the half angles t, which lie close where and only where the angles do, and tell tiny
+/// angles to full relative accuracy. On the others the same of -M has the tangents of pi/2 - t. The planes
+/// are parted where the cosines have their largest gap around zero, so that both sets are known to rounding.
 template <std::floating_point Scalar, int N>
 InvariantDecomposition<Scalar, N> half_angle_decomposition(
     const typename Rotor<Scalar, N>::RotationMatrix& rotation) {
-  using Rotation = typename Rotor<Scalar, N>::RotationMatrix;
-  const Index n = rotation.rows(), planes = n / 2;
-  const Rotation skew = (rotation - rotation.transpose()) / Scalar(2);
-  const Signature<N> algebra(static_cast<int>(n));
-  // The skew part alone has the planes where its angles determine those of the rotation, and it has them to
-  // full relative accuracy where they are tiny.
-  const InvariantDecomposition<Scalar, N> sines(Bivector<Scalar, N>::from_skew_matrix(algebra, skew));
-  Rotation basis = sines.basis();
-  typename InvariantDecomposition<Scalar, N>::Angles angles = sines.angles();
-  const auto cosine = [&](Index p) {
-    return (basis.col(2 * p).dot(rotation * basis.col(2 * p)) +
-            basis.col(2 * p + 1).dot(rotation * basis.col(2 * p + 1))) /
-           Scalar(2);
-  };
-  if ((rotation - Rotation::Identity(n, n)).norm() < Scalar(0.5)) {
-    for (Index p = 0; p < planes; ++p) angles[p] = std::atan2(angles[p], cosine(p)) / Scalar(2);
-    return {basis, angles};
-  }
-  // The Schur form of a normal matrix is diagonal but for blocks of two. Eigenvalues 1 and -1 come alone, the
-  // latter in an even number: each two of the same sign make a plane.
-  const Eigen::RealSchur<Rotation> schur(rotation);
-  const Rotation& t = schur.matrixT();
-  Index plane = 0, lone[2] = {-1, -1};  // a column not yet in a plane: eigenvalue 1, -1
-  const auto add_plane = [&](Index i, Index j) {
-    const Scalar sine = (t(i, j) - t(j, i)) / Scalar(2);
-    angles[plane] = std::atan2(std::abs(sine), (t(i, i) + t(j, j)) / Scalar(2)) / Scalar(2);
-    if (sine < Scalar(0)) std::swap(i, j);
-    basis.col(2 * plane) = schur.matrixU().col(i);
-    basis.col(2 * plane + 1) = schur.matrixU().col(j);
-    ++plane;
-  };
+  using Square = typename Rotor<Scalar, N>::RotationMatrix;
+  const Index n = rotation.rows();
+  Square symmetric = (rotation + rotation.transpose()) / Scalar(2);
+  Square skew = (rotation - rotation.transpose()) / Scalar(2);
+  const Square v = diagonalize_symmetric(symmetric);
+  const Square image = skew.lazyProduct(v);
+  skew = v.transpose().lazyProduct(image);
+
+  std::array<Scalar, max_dimension + 2> cosines;
+  auto end = cosines.begin();
+  *end++ = Scalar(-0.5);
+  *end++ = Scalar(0.5);
   for (Index i = 0; i < n; ++i) {
-    if (i + 1 < n && t(i + 1, i) != Scalar(0)) {
-      add_plane(i, i + 1);
-      ++i;
-      continue;
-    }
-    Index& waiting = lone[t(i, i) < Scalar(0)];
-    if (waiting < 0) {
-      waiting = i;
-    } else {
-      add_plane(std::exchange(waiting, -1), i);
-    }
+    if (std::abs(symmetric(i, i)) < Scalar(0.5)) *end++ = symmetric(i, i);
   }
-  if (lone[0] >= 0 && n % 2 == 1) basis.col(n - 1) = schur.matrixU().col(lone[0]);
+  std::sort(cosines.begin(), end);
+  Scalar gap(0), border(0);
+  for (auto c = cosines.begin(); c + 1 != end; ++c) {
+    if (c[1] - c[0] <= gap) continue;
+    gap = c[1] - c[0];
+    border = (c[0] + c[1]) / Scalar(2);
+  }
+
+  typename InvariantDecomposition<Scalar, N>::Basis basis = Square::Identity(n, n);
+  typename InvariantDecomposition<Scalar, N>::Angles angles;
+  angles.setZero(n / 2);
+  Index plane = 0;
+  for (const int sign : {-1, 1}) {  // -M and then M
+    std::array<Index, max_dimension> members;
+    int size = 0;
+    for (Index i = 0; i < n; ++i) {
+      if ((symmetric(i, i) > border) == (sign > 0)) members[static_cast<std::size_t>(size++)] = i;
+    }
+    Bivector<Scalar, Dynamic> tangents(size);
+    for (int i = 0, k = 0; i < size; ++i) {
+      for (int j = i + 1; j < size; ++j, ++k) {
+        const Index row = members[static_cast<std::size_t>(i)], col = members[static_cast<std::size_t>(j)];
+        const auto factor = [&](Index m) {
+          return Scalar(0.5 * sign) / (Scalar(1) + Scalar(sign) * symmetric(m, m));
+        };
+        tangents[k] = skew(row, col) * (factor(row) + factor(col));
+      }
+    }
+    const InvariantDecomposition<Scalar> part(tangents);
+    const auto column = [&](Index k) {
+      Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor, max_dimension, 1> sum;
+      sum.setZero(n);
+      for (int i = 0; i < size; ++i) sum += part.basis()(i, k) * v.col(members[static_cast<std::size_t>(i)]);
+      return sum;
+    };
+    for (Index p = 0; p < part.num_planes(); ++p, ++plane) {
+      const Scalar half = std::atan(part.angles()[p]);
+      angles[plane] = sign > 0 ? half : std::numbers::pi_v<Scalar> / 2 - half;
+      basis.col(2 * plane) = column(sign > 0 ? 2 * p : 2 * p + 1);  // -M turns the other way
+      basis.col(2 * plane + 1) = column(sign > 0 ? 2 * p + 1 : 2 * p);
+    }
+    if (sign > 0 && size % 2 == 1) basis.col(n - 1) = column(size - 1);
+  }
   return {basis, angles};
 }
 
@@ -107,7 +154,7 @@ auto checked_rotation_matrix(const char* who, const Rotor<Scalar, P, Q, R>& r) {
 /// Rotor::normalized).
 template <std::floating_point Scalar, int P, int Q, int R>
 Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
-  constexpr int n = Signature<P, Q, R>::static_dimension;
+  constexpr int n = detail::decomposition_dimension<P, Q, R>;
   auto planes = detail::half_angle_decomposition<Scalar, n>(detail::checked_rotation_matrix("log", r));
   if (planes.rotor().coeffs().dot(r.coeffs()) < Scalar(0) && planes.num_planes() > 0) {
     auto angles = planes.angles();
@@ -123,7 +170,7 @@ Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
 template <std::floating_point Scalar, int P, int Q, int R>
 Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Scalar, P, Q, R>& end,
                              Scalar t) {
-  constexpr int n = Signature<P, Q, R>::static_dimension;
+  constexpr int n = detail::decomposition_dimension<P, Q, R>;
   const auto planes = detail::half_angle_decomposition<Scalar, n>(
       detail::checked_rotation_matrix("slerp", start.reversed() * end));
   const Bivector<Scalar, P, Q, R> b(start.signature(), planes.bivector().coeffs());
