@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // network_*: a network of the paper's authors with its parameters under their names, forward, loss and all
-// gradients, through every kernel.
+// gradients, through the kernels that the command line names.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "kernels.hpp"
 #include "report.hpp"
 #include "rotorlin/layers/import_pytorch.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
@@ -120,8 +121,7 @@ void check_kernel(const json& file, const RotorNetworkOptions& options, Report& 
 
 inline void check(const json& file, Report& report) {
   RotorNetworkOptions options = options_of(file["config"]);
-  for (const Kernel kernel :
-       {Kernel::automatic, Kernel::spinor, Kernel::shears, Kernel::parity_blocks, Kernel::dense}) {
+  for (const Kernel kernel : kernels()) {
     const bool for_small = kernel == Kernel::parity_blocks || kernel == Kernel::dense;
     if ((kernel == Kernel::shears && !options.single_rotor) || (for_small && options.hidden > 128)) continue;
     options.kernel = kernel;
