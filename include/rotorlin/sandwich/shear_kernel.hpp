@@ -442,7 +442,7 @@ struct ShearKernel {
       unsigned image = 0;
       int sign = 1;
       for (unsigned rest = m; rest != 0; rest &= rest - 1) {
-        const unsigned next = 1u << to[std::countr_zero(rest)];
+        const unsigned next = 1u << to[static_cast<std::size_t>(std::countr_zero(rest))];
         if (std::popcount(image & ~(next - 1)) & 1) sign = -sign;  // it must pass the larger ones before it
         image |= next;
       }
