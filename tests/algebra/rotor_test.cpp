@@ -173,4 +173,9 @@ TEST_CASE("normalized in other signatures") {
   const auto motor = screw.normalized();
   CHECK((motor * ~motor).is_approx(Rotor<double, 3, 0, 1>(), 1e-14));
   CHECK_THROWS_AS((Rotor<double, 6, 1>().normalized()), std::invalid_argument);
+  Rotor<double, Dynamic, Dynamic, Dynamic> any({6, 0, 0});  // Euclidean, known at run time
+  any[1] = 1e-3;
+  any[any.size() - 1] = 1e-3;
+  CHECK((any.normalized() * ~any.normalized())
+            .is_approx(Rotor<double, Dynamic, Dynamic, Dynamic>({6, 0, 0}), 1e-14));
 }

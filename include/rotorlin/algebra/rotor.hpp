@@ -188,10 +188,10 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
   }
 
   /// The rotor next to an even element that has drifted from r r~ = 1. For n <= 3 that is a division by the
-  /// norm. From n = 4 on r r~ may have a part of grade 4: r' is the rotor of the rotation nearest to v -> r v
-  /// r~, and then turned by the rotor of the bivector <r'~ r>_2 / <r'~ r>_0 (Cayley's map), which makes it
-  /// the nearest rotor up to the square of the drift. Other signatures, n <= 5: r <- r (3 - r~ r)/2 until r~
-  /// r = 1.
+  /// norm. From n = 4 on r r~ may have a part of grade 4: it is the rotor of the rotation matrix nearest to v
+  /// -> r v r~, which is the nearest rotor up to the square of the drift. Other signatures, n <= 5: r <- r (3
+  /// - r~ r)/2 until r~ r = 1.
+  ///
   /// \throws std::domain_error where r has coefficients that are NaN or infinite;
   ///         std::invalid_argument where no rotor is near.
   Rotor normalized() const requires(std::floating_point<Scalar>) {
@@ -207,26 +207,21 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     if constexpr (SignatureType::is_always_euclidean) {
       return this->dimension() <= 3 ? unit : unit.nearest_rotor();
     } else {
-      return this->signature().is_euclidean() && this->dimension() <= 3 ? unit : unit.iterated_to_rotor();
+      if (!this->signature().is_euclidean()) return unit.iterated_to_rotor();
+      const Rotor<Scalar, N> euclidean(this->dimension(), unit.coeffs());
+      return {this->signature(), euclidean.normalized().coeffs()};
     }
   }
 
  private:
-  /// The orthogonal matrix nearest to one that is nearly orthogonal.
-  static RotationMatrix nearest_rotation(const RotationMatrix& matrix) {
-    return detail::nearest_unitary(
-        matrix,
+  Rotor nearest_rotor() const {
+    const RotationMatrix rotation = detail::nearest_unitary(
+        to_rotation_matrix(),
         [](const RotationMatrix& m) -> RotationMatrix {
           return m.transpose().lazyProduct(m) - RotationMatrix::Identity(m.rows(), m.cols());
         },
         [](const RotationMatrix& m) { return m.cwiseAbs().maxCoeff(); });
-  }
-
-  Rotor nearest_rotor() const {
-    const RotationMatrix rotation = nearest_rotation(to_rotation_matrix());
-    const Rotor difference = from_rotation_matrix(rotation).reversed() * *this;
-    const auto skew = (difference.bivector_part() * (Scalar(2) / difference[0])).to_skew_matrix();
-    const Rotor nearest = from_rotation_matrix(nearest_rotation(rotation + rotation * skew));
+    const Rotor nearest = from_rotation_matrix(rotation);
     return nearest.coeffs().dot(this->coeffs()) < Scalar(0) ? -nearest : nearest;
   }
 

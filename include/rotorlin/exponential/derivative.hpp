@@ -35,26 +35,18 @@ Bivector<Scalar, N> exp_vjp(const InvariantDecomposition<Scalar, N>& b, const Ro
   return b.phi(Bivector<Scalar, N>::from_skew_matrix(r.signature(), products), +1);
 }
 
-/// dL/db from G = dL/dr with r = exp(b), in any signature. Euclidean: as above, exact also at zero, at equal
-/// angles and at pi. Elsewhere the matrix of phi(-ad_b) is part of a matrix exponential of n(n-1)/2 + 1 rows.
-/// \throws std::domain_error where b has coefficients that are NaN or infinite; std::invalid_argument where b
-/// and G are of different algebras.
+namespace detail {
+
+/// dL/db in any signature. With dr = r h, h = phi(-ad_b)(db), row j of `augmented` has -ad_b of the blade e_j
+/// and then dL/dh_j = G . (r e_j). The exponential of [X y; 0 0] is [e^X phi(X) y; 0 1].
 template <std::floating_point Scalar, int P, int Q, int R>
-Bivector<Scalar, P, Q, R> exp_vjp(const Bivector<Scalar, P, Q, R>& b, const Rotor<Scalar, P, Q, R>& grad_r) {
-  b.check_same_algebra("exp_vjp", grad_r);
-  const auto& algebra = b.signature();
-  if (algebra.is_euclidean()) {
-    constexpr int n = detail::decomposition_dimension<P, Q, R>;
-    const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), b.coeffs()));
-    return {algebra, exp_vjp(planes, Rotor<Scalar, n>(b.dimension(), grad_r.coeffs())).coeffs()};
-  }
-  // dr = r h with h = phi(-ad_b)(db). Row j of `augmented`: -ad_b of the blade e_j, and then dL/dh_j = G . (r
-  // e_j). The exponential of [X y; 0 0] is [e^X phi(X) y; 0 1].
+Bivector<Scalar, P, Q, R> exp_vjp_by_matrix(const Bivector<Scalar, P, Q, R>& b,
+                                            const Rotor<Scalar, P, Q, R>& grad_r) {
   const Rotor<Scalar, P, Q, R> r = exp(b);
   const Index size = b.size();
   Matrix<Scalar> augmented = Matrix<Scalar>::Zero(size + 1, size + 1);
   for (Index j = 0; j < size; ++j) {
-    Bivector<Scalar, P, Q, R> blade(algebra);
+    Bivector<Scalar, P, Q, R> blade(b.signature());
     blade[j] = Scalar(1);
     augmented.row(j).head(size) = Scalar(-2) * commutator_product(b, blade).coeffs();
     augmented(j, size) = detail::product_part_of<Product::geometric, Part::even>("exp_vjp", r, blade)
@@ -62,7 +54,30 @@ Bivector<Scalar, P, Q, R> exp_vjp(const Bivector<Scalar, P, Q, R>& b, const Roto
                              .dot(grad_r.coeffs());
   }
   const Matrix<Scalar> exponential = augmented.exp();
-  return {algebra, exponential.col(size).head(size)};
+  return {b.signature(), exponential.col(size).head(size)};
+}
+
+}  // namespace detail
+
+/// dL/db from G = dL/dr with r = exp(b), in any signature. Euclidean: as above, exact also at zero, at equal
+/// angles and at pi. Elsewhere the matrix of phi(-ad_b) is part of a matrix exponential of n(n-1)/2 + 1 rows.
+/// \throws std::domain_error where b has coefficients that are NaN or infinite; std::invalid_argument where b
+/// and G are of different algebras.
+template <std::floating_point Scalar, int P, int Q, int R>
+Bivector<Scalar, P, Q, R> exp_vjp(const Bivector<Scalar, P, Q, R>& b, const Rotor<Scalar, P, Q, R>& grad_r) {
+  b.check_same_algebra("exp_vjp", grad_r);
+  if constexpr (!Signature<P, Q, R>::is_never_euclidean) {
+    if (b.signature().is_euclidean()) {
+      constexpr int n = detail::decomposition_dimension<P, Q, R>;
+      const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), b.coeffs()));
+      return {b.signature(), exp_vjp(planes, Rotor<Scalar, n>(b.dimension(), grad_r.coeffs())).coeffs()};
+    }
+  }
+  if constexpr (!Signature<P, Q, R>::is_always_euclidean) {
+    return detail::exp_vjp_by_matrix(b, grad_r);
+  } else {
+    return {};  // not reached
+  }
 }
 
 }  // namespace rotorlin
