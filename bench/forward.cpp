@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Forward and backward of RotorLinear through each kernel by name, n = 6..12 (4..12 for parity blocks), and
-// the dense layer of the same shape. Counters: samples a second.
+// Forward and backward of RotorLinear through each kernel by name, n = 4..12 (parity blocks 3..9), and the
+// dense layer of the same shape, float and double. Items are samples.
 #include <benchmark/benchmark.h>
 
 #include <string>
 
-#include "rotorlin/layers/dense_linear.hpp"
 #include "support/dense.hpp"
 #include "support/layers.hpp"
 
@@ -44,42 +43,69 @@ void run_backward(benchmark::State& state, L& layer, Index batch) {
 }
 
 template <class S>
-void register_layers(const std::string& scalar) {
-  for (const bool backward : {false, true}) {
-    const std::string pass = backward ? "backward/" : "forward/";
-    const auto add = [&](const std::string& name, int n, const auto& make) {
-      for (const Index batch : {1, 16, 256}) {
-        const std::string full =
-            pass + name + '/' + scalar + "/n:" + std::to_string(n) + "/batch:" + std::to_string(batch);
-        benchmark::RegisterBenchmark(full.c_str(), [=](benchmark::State& state) {
-          auto layer = make();
+void run_dense(benchmark::State& state, bench::Library library, Index size, Index batch) {
+  const Matrix<S> weight = bench::random_matrix<S>(size, size, 3),
+                  x = bench::random_matrix<S>(size, batch, 1);
+  Matrix<S> y(size, batch);
+  for (auto _ : state) {
+    bench::dense_forward(library, false, weight.data(), x, y);
+    benchmark::DoNotOptimize(y.data());
+  }
+  state.SetItemsProcessed(state.iterations() * batch);
+}
+
+template <class S, class Body>
+void register_batches(const std::string& name, int n, const Body& body) {
+  for (const Index batch : {1, 16, 256}) {
+    const std::string full = name + (std::is_same_v<S, float> ? "/float" : "/double") +
+                             "/n:" + std::to_string(n) + "/batch:" + std::to_string(batch);
+    benchmark::RegisterBenchmark(full.c_str(), [=](benchmark::State& state) { body(state, batch); });
+  }
+}
+
+template <class S>
+void register_rotors(bool backward) {
+  for (const Kernel kernel : {Kernel::spinor, Kernel::shears, Kernel::parity_blocks}) {
+    const bool parity = kernel == Kernel::parity_blocks;
+    for (const bool single : {false, true}) {
+      if (kernel == Kernel::shears && !single) continue;
+      const std::string name = std::string(backward ? "backward" : "forward") +
+                               (single ? "/single/" : "/double/") + std::string(to_string(kernel));
+      for (int n = parity ? 3 : 4; n <= (parity ? 9 : 12); ++n) {
+        register_batches<S>(name, n, [=](benchmark::State& state, Index batch) {
+          auto layer = bench::rotor_layer<S>(n, single, 0, kernel);
           if (backward) return run_backward(state, layer, batch);
           run_forward(state, layer, batch);
         });
       }
-    };
-    for (const Kernel kernel : {Kernel::spinor, Kernel::shears, Kernel::parity_blocks}) {
-      for (const bool single : {false, true}) {
-        if (kernel == Kernel::shears && !single) continue;
-        for (int n = kernel == Kernel::parity_blocks ? 3 : 4; n <= 12; ++n) {
-          if (kernel == Kernel::parity_blocks && n > 9) continue;
-          add(std::string(single ? "single/" : "double/") + std::string(to_string(kernel)), n,
-              [=] { return bench::rotor_layer<S>(n, single, 0, kernel); });
-        }
-      }
-    }
-    for (int n = 4; n <= 11; ++n) {
-      add("dense/eigen", n, [=] { return rotorlin::DenseLinear<S>(Index{1} << n, Index{1} << n, false); });
     }
   }
+}
+
+template <class S>
+void register_dense(bench::Library library) {
+  const std::string name =
+      library == bench::Library::eigen ? "forward/dense/eigen" : "forward/dense/openblas";
+  for (int n = 4; n <= 12; ++n) {
+    register_batches<S>(name, n, [=](benchmark::State& state, Index batch) {
+      run_dense<S>(state, library, Index{1} << n, batch);
+    });
+  }
+}
+
+template <class S>
+void register_all() {
+  for (const bool backward : {false, true}) register_rotors<S>(backward);
+  if (bench::have_openblas) register_dense<S>(bench::Library::openblas);
+  register_dense<S>(bench::Library::eigen);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   bench::one_thread();
-  register_layers<float>("float");
-  register_layers<double>("double");
+  register_all<float>();
+  register_all<double>();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

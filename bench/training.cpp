@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A training step (forward, gradient of the squared error, backward, Adam) of rotor, network and dense
-// layers, 2048 to 2048.
+// layers, 2048 to 2048; and the network's forward pass alone.
 #include "support/training.hpp"
 
 #include <benchmark/benchmark.h>
@@ -37,6 +37,17 @@ void network(benchmark::State& state) {
   bench::LayerTraining training(layer);
   run(state, training);
 }
+void network_forward(benchmark::State& state) {
+  const auto layer = bench::paper_network<float>();
+  const auto x = bench::random_matrix<float>(features, state.range(0), 1);
+  rotorlin::Matrix<float> y(features, state.range(0));
+  rotorlin::RotorNetwork<float>::Workspace workspace;
+  for (auto _ : state) {
+    layer.forward(x, y, workspace);
+    benchmark::DoNotOptimize(y.data());
+  }
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
 void dense(benchmark::State& state) {
   bench::DenseTraining<float> training(bench::best_library, features);
   run(state, training);
@@ -44,6 +55,7 @@ void dense(benchmark::State& state) {
 BENCHMARK(double_rotor)->Arg(16)->Arg(256)->Unit(benchmark::kMillisecond);
 BENCHMARK(single_rotor)->Arg(16)->Arg(256)->Unit(benchmark::kMillisecond);
 BENCHMARK(network)->Arg(16)->Arg(256)->Unit(benchmark::kMillisecond);
+BENCHMARK(network_forward)->Arg(1)->Arg(16)->Arg(256)->Unit(benchmark::kMicrosecond);
 BENCHMARK(dense)->Arg(16)->Arg(256)->Unit(benchmark::kMillisecond);
 
 }  // namespace
