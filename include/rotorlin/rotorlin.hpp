@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files.
+/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files, and the
+/// compression of layers through shared dictionaries.
 #pragma once
 
 #include "rotorlin/algebra/bivector.hpp"
@@ -26,6 +27,22 @@
 #include "rotorlin/exponential/invariant_decomposition.hpp"
 #include "rotorlin/exponential/log.hpp"
 #include "rotorlin/exponential/power_iteration.hpp"
+#include "rotorlin/geopair/accounting.hpp"
+#include "rotorlin/geopair/basis_sharing.hpp"
+#include "rotorlin/geopair/dictionary_step.hpp"
+#include "rotorlin/geopair/gauge.hpp"
+#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/geopair/grouping.hpp"
+#include "rotorlin/geopair/ksvd.hpp"
+#include "rotorlin/geopair/layer_group.hpp"
+#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/geopair/matching.hpp"
+#include "rotorlin/geopair/pairing.hpp"
+#include "rotorlin/geopair/refit.hpp"
+#include "rotorlin/geopair/shared_factorization.hpp"
+#include "rotorlin/geopair/sparse_coding.hpp"
+#include "rotorlin/geopair/sylvester.hpp"
+#include "rotorlin/geopair/whitening.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/activation.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"

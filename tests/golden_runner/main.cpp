@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "format_geopair.hpp"
 #include "format_layer.hpp"
 #include "format_network.hpp"
 #include "format_pending.hpp"
@@ -37,6 +38,7 @@ constexpr Format formats[] = {
     {"spinor generators", golden::spinor_generators::matches, golden::spinor_generators::check},
     {"layer", golden::layer::matches, golden::layer::check},
     {"network", golden::network::matches, golden::network::check},
+    {"geopair", golden::geopair::matches, golden::geopair::check},
     {"pending", golden::pending::matches, nullptr},
 };
 

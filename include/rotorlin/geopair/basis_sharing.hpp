@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Shared factors in closed form. Basis Sharing (Wang et al. 2024): one whitening for all layers of a group,
+/// the mean of their Gram matrices, and one truncated singular value decomposition of the weights side by
+/// side. It is the optimum where the Gram matrices are equal, and else where the alternating steps begin. And
+/// the mirror image, sharing on the output side, W_i ~ C_i D with D: r x n, which needs no common whitening:
+/// an exact decomposition of the whitened weights one above the other.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/geopair/layer_group.hpp"
+#include "rotorlin/geopair/whitening.hpp"
+#include "rotorlin/layers/low_rank_linear.hpp"
+
+namespace rotorlin {
+
+/// A dictionary and the coefficients of every term of a group (of every layer, where there is no group).
+struct SharedFactors {
+  Matrix<double> dictionary;
+  std::vector<Matrix<double>> coefficients;
+};
+
+/// How the mean whitening weighs the Gram matrices of a group: as they are, as published; or each divided by
+/// its trace, with the columns of W_i scaled by its root, so that a loud input does not drown the others.
+enum class MeanWhitening { plain, normalized };
+
+/// D (d x r) and C by Basis Sharing. Where r exceeds what the weights span at most, min(d, N), D is filled
+/// with columns of W at equal distances, with coefficients of zero. \throws std::invalid_argument on an empty
+/// group or r < 1.
+inline SharedFactors basis_sharing(const LayerGroup& group, Index rank,
+                                   MeanWhitening mean = MeanWhitening::plain) {
+  constexpr const char* who = "basis_sharing";
+  if (group.size() == 0 || rank < 1) {
+    detail::throw_invalid(who, ": ", group.size(), " layers and rank ", rank, ", expected >= 1");
+  }
+  const Index d = group.inputs(), n = group.outputs();
+  Matrix<double> gram = Matrix<double>::Zero(d, d), weights(d, n), fill(d, n);
+  Index first = 0;
+  for (const GramTerm& term : group.terms()) {
+    const double trace = mean == MeanWhitening::normalized ? term.factor.squaredNorm() : 1;
+    gram.selfadjointView<Eigen::Upper>().rankUpdate(term.factor.transpose(), 1 / trace);
+    weights.middleCols(first, term.weights.cols()) = std::sqrt(trace) * term.weights;
+    fill.middleCols(first, term.weights.cols()) = term.weights;
+    first += term.weights.cols();
+  }
+  gram.triangularView<Eigen::StrictlyLower>() = gram.transpose();
+  const Matrix<double> factor = whiten(gram, 0).factor;
+
+  SharedFactors result{Matrix<double>(d, rank), {}};
+  const Matrix<double> left =
+      detail::leading_left_vectors<double>(factor.triangularView<Eigen::Upper>() * weights, rank);
+  const Index spanned = left.cols();
+  result.dictionary.leftCols(spanned) = factor.triangularView<Eigen::Upper>().solve(left);
+  for (Index j = spanned; j < rank; ++j)
+    result.dictionary.col(j) = fill.col((j - spanned) * n / (rank - spanned));
+  for (const GramTerm& term : group.terms()) {
+    result.coefficients.push_back(Matrix<double>::Zero(rank, term.weights.cols()));
+    result.coefficients.back().topRows(spanned) =
+        left.transpose() * (factor.triangularView<Eigen::Upper>() * term.weights);
+  }
+  return result;
+}
+
+/// D (r x n, orthonormal rows) and C_i (d_i x r) of least sum_i |L_i (W_i - C_i D)|_F^2: D^T are the leading
+/// right singular vectors of the stack of all L_i W_i, and C_i = W_i D^T. factors: L_i, d_i x d_i; weights:
+/// W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or rank outside 1 ... n.
+inline SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
+                                    const std::vector<Matrix<double>>& weights, Index rank) {
+  constexpr const char* who = "output_sharing";
+  if (weights.empty() || factors.size() != weights.size()) {
+    detail::throw_invalid(who, ": ", factors.size(), " factors and ", weights.size(),
+                          " weights, expected as many, >= 1");
+  }
+  const Index n = weights[0].cols();
+  if (rank < 1 || rank > n) detail::throw_invalid(who, ": rank = ", rank, ", expected 1 ... ", n);
+  Index rows = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].cols() != n || factors[i].rows() != weights[i].rows() ||
+        factors[i].cols() != weights[i].rows()) {
+      detail::throw_invalid(who, ": factor ", i, " is ", detail::shape(factors[i]), " and its weight ",
+                            detail::shape(weights[i]), ", expected d x d and d x ", n);
+    }
+    rows += weights[i].rows();
+  }
+  Matrix<double> stack(n, rows);  // transposed
+  Index first = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Matrix<double> whitened = factors[i].triangularView<Eigen::Upper>() * weights[i];
+    stack.middleCols(first, whitened.rows()) = whitened.transpose();
+    first += whitened.rows();
+  }
+  const Matrix<double> right = detail::leading_left_vectors<double>(stack, rank);
+  SharedFactors result{right.transpose(), {}};
+  for (const Matrix<double>& weight : weights) result.coefficients.push_back(weight * right);
+  return result;
+}
+
+}  // namespace rotorlin

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layers that share one dictionary, with the whitening of their inputs: the problem
+///
+///     f(D, C) = sum_i w_i |L_i (W_i - D C_i)|_F^2 -> min,      D: d x r, C_i: r x n_i,
+///
+/// where w_i |L_i W_i|^2 is the mean squared output of layer i on its calibration samples, times its weight.
+///
+/// Orientation. Inside geopair everything is as in the literature on dictionaries: W is inputs x outputs (d x
+/// n), columns are what a dictionary represents. The library's layers hold the transpose, out x in; the one
+/// place where the two meet is this class: `add_layer` takes out x in, `reconstruct` returns it.
+///
+/// Layers fed by the same activations share a Gram matrix, and their columns are put side by side in one
+/// term. The weight of a layer only scales its columns by sqrt(w_i), in W_i and C_i alike.
+#pragma once
+
+#include <Eigen/Core>
+#include <cmath>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/types.hpp"
+
+namespace rotorlin {
+
+/// All layers of a group with the same Gram matrix.
+struct GramTerm {
+  Matrix<double> factor;    ///< L, d x d, upper triangular
+  Matrix<double> weights;   ///< W, d x n, columns scaled by sqrt(w)
+  Matrix<double> whitened;  ///< L W
+};
+
+class LayerGroup {
+ public:
+  /// \throws std::invalid_argument unless inputs >= 1.
+  explicit LayerGroup(Index inputs) : inputs_(inputs) {
+    if (inputs < 1) detail::throw_invalid("LayerGroup: inputs = ", inputs, ", expected >= 1");
+  }
+
+  /// Adds a Gram matrix by its factor L (d x d, upper triangular, see `whiten`); returns its number. \throws
+  /// std::invalid_argument on another shape, or a diagonal that is not positive; std::domain_error on NaN or
+  /// Inf.
+  std::size_t add_gram(const ConstMatrixRef<double>& factor) {
+    constexpr const char* who = "LayerGroup::add_gram";
+    if (factor.rows() != inputs_ || factor.cols() != inputs_) {
+      detail::throw_invalid(who, ": the factor is ", detail::shape(factor), ", expected ", inputs_, " x ",
+                            inputs_);
+    }
+    if (!detail::all_finite(factor)) detail::throw_domain(who, ": the factor has NaN or infinite entries");
+    if (!(factor.diagonal().minCoeff() > 0)) {
+      detail::throw_invalid(who, ": the factor has ", factor.diagonal().minCoeff(),
+                            " on its diagonal, expected > 0");
+    }
+    terms_.push_back(
+        {factor.triangularView<Eigen::Upper>(), Matrix<double>(inputs_, 0), Matrix<double>(inputs_, 0)});
+    return terms_.size() - 1;
+  }
+
+  /// Adds a layer by its weight matrix, out x in as in y = W x; returns its number. \throws
+  /// std::invalid_argument when it is not (>= 1) x inputs, for an unknown gram or an importance that is not
+  /// positive; std::domain_error on NaN or Inf.
+  std::size_t add_layer(const ConstMatrixRef<double>& weight, std::size_t gram, double importance = 1) {
+    constexpr const char* who = "LayerGroup::add_layer";
+    if (weight.cols() != inputs_ || weight.rows() == 0) {
+      detail::throw_invalid(who, ": the weight is ", detail::shape(weight), ", expected out x ", inputs_);
+    }
+    if (!detail::all_finite(weight)) detail::throw_domain(who, ": the weight has NaN or infinite entries");
+    if (gram >= terms_.size()) {
+      detail::throw_invalid(who, ": Gram matrix number ", gram, ", but ", terms_.size(), " were added");
+    }
+    if (!(importance > 0 && std::isfinite(importance))) {
+      detail::throw_invalid(who, ": the importance is ", importance, ", expected > 0");
+    }
+    GramTerm& term = terms_[gram];
+    const Index first = term.weights.cols(), n = weight.rows();
+    layers_.push_back({gram, first, n, std::sqrt(importance)});
+    term.weights.conservativeResize(inputs_, first + n);
+    term.weights.rightCols(n) = layers_.back().scale * weight.transpose();
+    term.whitened.conservativeResize(inputs_, first + n);
+    term.whitened.rightCols(n) = term.factor.triangularView<Eigen::Upper>() * term.weights.rightCols(n);
+    return layers_.size() - 1;
+  }
+
+  Index inputs() const { return inputs_; }
+  std::size_t size() const { return layers_.size(); }
+  /// Outputs of one layer, and of all together.
+  Index outputs(std::size_t layer) const { return layers_.at(layer).outputs; }
+  Index outputs() const {
+    Index sum = 0;
+    for (const Layer& layer : layers_) sum += layer.outputs;
+    return sum;
+  }
+  const std::vector<GramTerm>& terms() const { return terms_; }
+
+  /// f(0): the weighted output energy of all layers, and of one layer.
+  double energy() const {
+    double sum = 0;
+    for (const GramTerm& term : terms_) sum += term.whitened.squaredNorm();
+    return sum;
+  }
+  double energy(std::size_t layer) const {
+    return columns(terms_.at(layers_.at(layer).gram).whitened, layer).squaredNorm();
+  }
+
+  /// L_i (W_i - D C_i) of every term, from D (d x r) and the coefficients of every term.
+  std::vector<Matrix<double>> residuals(const Matrix<double>& dictionary,
+                                        const std::vector<Matrix<double>>& coefficients) const {
+    std::vector<Matrix<double>> result;
+    for (std::size_t i = 0; i < terms_.size(); ++i) {
+      result.push_back(terms_[i].whitened);
+      const Matrix<double> seen = terms_[i].factor.triangularView<Eigen::Upper>() * dictionary;
+      result[i].noalias() -= seen * coefficients[i];
+    }
+    return result;
+  }
+  double objective(const Matrix<double>& dictionary, const std::vector<Matrix<double>>& coefficients) const {
+    double sum = 0;
+    for (const Matrix<double>& residual : residuals(dictionary, coefficients)) sum += residual.squaredNorm();
+    return sum;
+  }
+
+  /// One layer's columns of a matrix that has one column for each of its term's.
+  Eigen::Ref<const Matrix<double>> columns(const Matrix<double>& of_term, std::size_t layer) const {
+    return of_term.middleCols(layers_.at(layer).first, layers_.at(layer).outputs);
+  }
+  /// The coefficients C_i (r x n_i) of one layer, from those of every term; free of the layer's weight.
+  Matrix<double> layer_coefficients(const std::vector<Matrix<double>>& coefficients,
+                                    std::size_t layer) const {
+    return columns(coefficients.at(layers_.at(layer).gram), layer) / layers_[layer].scale;
+  }
+  /// The coefficients of every term, from those of every layer. \throws std::invalid_argument on other
+  /// shapes.
+  std::vector<Matrix<double>> term_coefficients(const std::vector<Matrix<double>>& of_layers) const {
+    std::vector<Matrix<double>> result;
+    const Index r = of_layers.empty() ? 0 : of_layers[0].rows();
+    for (const GramTerm& term : terms_) result.emplace_back(r, term.weights.cols());
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const Layer& layer = layers_[i];
+      if (of_layers.size() != layers_.size() || of_layers[i].rows() != r ||
+          of_layers[i].cols() != layer.outputs) {
+        detail::throw_invalid("LayerGroup::term_coefficients: expected ", layers_.size(), " matrices of ", r,
+                              " rows and as many columns as the layers have outputs");
+      }
+      result[layer.gram].middleCols(layer.first, layer.outputs) = layer.scale * of_layers[i];
+    }
+    return result;
+  }
+
+ private:
+  struct Layer {
+    std::size_t gram;
+    Index first, outputs;
+    double scale;  // sqrt(w)
+  };
+
+  Index inputs_;
+  std::vector<GramTerm> terms_;
+  std::vector<Layer> layers_;
+};
+
+/// (D C)^T, out x in: the weight that D (d x r) and C (r x n) stand for, in the orientation of the layers.
+inline Matrix<double> reconstruct(const Matrix<double>& dictionary, const Matrix<double>& coefficients) {
+  return coefficients.transpose() * dictionary.transpose();
+}
+
+}  // namespace rotorlin

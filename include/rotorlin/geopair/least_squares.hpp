@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Least squares of minimum norm, from a complete orthogonal factorisation F = Q T Z^T: Q and Z with
+/// orthonormal columns, T square and invertible. Blocked Householder QR where F has full column rank (Z = I);
+/// only where it shows none, the small factor R is factored again with pivoting.
+#pragma once
+
+#include <Eigen/Core>
+#include <Eigen/QR>
+#include <algorithm>
+#include <limits>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+
+namespace rotorlin {
+
+class LeastSquares {
+ public:
+  /// Factors F, m x n with m, n >= 1; entries must be finite.
+  explicit LeastSquares(const ConstMatrixRef<double>& f) : qr_(f), rank_(f.cols()) {
+    if (has_full_rank()) return;
+    const Index rows = std::min(f.rows(), f.cols());
+    complete_.compute(qr_.matrixQR().topRows(rows).triangularView<Eigen::Upper>().toDenseMatrix());
+    rank_ = complete_.rank();
+    pivoted_ = true;
+  }
+
+  Index rank() const { return rank_; }
+
+  /// The X (n x columns of b) of least |F X - B|_F, and among those of least |X|_F.
+  Matrix<double> solve(const ConstMatrixRef<double>& b) const {
+    if (b.rows() != qr_.rows()) {
+      detail::throw_invalid("LeastSquares::solve: F has ", qr_.rows(), " rows, B is ", detail::shape(b));
+    }
+    const Matrix<double> projected = qr_.householderQ().adjoint() * b;
+    if (pivoted_) return complete_.solve(projected.topRows(complete_.rows()));
+    return triangle().solve(projected.topRows(rank_));
+  }
+
+  /// Q, m x rank: an orthonormal basis of the columns of F.
+  Matrix<double> basis() const {
+    Matrix<double> q = Matrix<double>::Identity(qr_.rows(), pivoted_ ? complete_.rows() : rank_);
+    if (pivoted_) q = q * (complete_.householderQ() * Matrix<double>::Identity(complete_.rows(), rank_));
+    return qr_.householderQ() * q;
+  }
+
+  /// Z T^-1 X, n x columns of x (rank x columns): what F maps to Q X, free of F's null space.
+  Matrix<double> pull_back(const ConstMatrixRef<double>& x) const {
+    if (!pivoted_) return triangle().solve(x);
+    Matrix<double> y = Matrix<double>::Zero(qr_.cols(), x.cols());
+    if (rank_ == 0) return y;
+    y.topRows(rank_) =
+        complete_.matrixT().topLeftCorner(rank_, rank_).triangularView<Eigen::Upper>().solve(x);
+    if (rank_ < qr_.cols()) y = complete_.matrixZ().transpose() * y;
+    return complete_.colsPermutation() * y;
+  }
+
+ private:
+  Eigen::TriangularView<const Eigen::Block<const Matrix<double>>, Eigen::Upper> triangle() const {
+    return qr_.matrixQR().topLeftCorner(rank_, rank_).triangularView<Eigen::Upper>();
+  }
+
+  /// Whether every column stands clear of the space of those before it.
+  bool has_full_rank() const {
+    if (qr_.rows() < qr_.cols()) return false;
+    constexpr double clear = 1e-8;
+    for (Index j = 0; j < qr_.cols(); ++j) {
+      if (!(std::abs(qr_.matrixQR()(j, j)) > clear * qr_.matrixQR().col(j).head(j + 1).norm())) return false;
+    }
+    return true;
+  }
+
+  Eigen::HouseholderQR<Matrix<double>> qr_;
+  Eigen::CompleteOrthogonalDecomposition<Matrix<double>> complete_;
+  Index rank_;
+  bool pivoted_ = false;
+};
+
+}  // namespace rotorlin

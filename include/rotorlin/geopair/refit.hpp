@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sequential refit: after the layers before it were compressed, a layer sees other activations z than the x
+/// it was made for. With its dictionary kept, dense coefficients are solved once more for the least
+///
+///     E|x W - z D C|^2 + ridge |W - D C|_F^2,
+///
+/// from the Gram matrix E[z^T z] = L^T L - ridge I and the cross-Gram matrix H = E[z^T x] (samples are rows
+/// here): C is the least squares solution of L D C = L^-T (H + ridge I) W. With z = x it is the coefficient
+/// step.
+#pragma once
+
+#include <Eigen/Core>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/geopair/whitening.hpp"
+
+namespace rotorlin {
+
+/// C (r x n) for the dictionary D (d x r), the weight W (d x n), the whitening of E[z^T z] (d x d) and the
+/// cross-Gram matrix H (d x d, what CrossGramAccumulator gives from z and x). \throws std::invalid_argument
+/// on other shapes, std::domain_error when H is not finite.
+inline Matrix<double> refit_coefficients(const Matrix<double>& dictionary, const Matrix<double>& weight,
+                                         const Whitening& seen, const Matrix<double>& cross) {
+  constexpr const char* who = "refit_coefficients";
+  const Index d = weight.rows();
+  if (dictionary.rows() != d || seen.factor.rows() != d || cross.rows() != d || cross.cols() != d) {
+    detail::throw_invalid(who, ": D is ", detail::shape(dictionary), ", W ", detail::shape(weight), ", L ",
+                          detail::shape(seen.factor), ", H ", detail::shape(cross),
+                          ", expected d x r, d x n, d x d, d x d");
+  }
+  if (!detail::all_finite(cross))
+    detail::throw_domain(who, ": the cross-Gram matrix has NaN or infinite entries");
+  const auto factor = seen.factor.triangularView<Eigen::Upper>();
+  const Matrix<double> target = factor.transpose().solve(cross * weight + seen.ridge * weight);
+  return LeastSquares(factor * dictionary).solve(target);
+}
+
+}  // namespace rotorlin

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One dictionary for a group of layers by alternating least squares: the coefficients C_i for a given D,
+/// then D for given C_i, each step the minimum of f(D, C) = sum_i w_i |L_i (W_i - D C_i)|_F^2, or, for sparse
+/// coefficients and for three or more Gram matrices, a descent.
+///
+/// Sparse coding that may only descend freezes its supports early. So in the first two thirds of the
+/// iterations columns are coded from nothing and the best point is kept; from there on coding is warm and
+/// monotone.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cassert>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/geopair/basis_sharing.hpp"
+#include "rotorlin/geopair/dictionary_step.hpp"
+#include "rotorlin/geopair/ksvd.hpp"
+#include "rotorlin/geopair/layer_group.hpp"
+#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/geopair/sparse_coding.hpp"
+
+namespace rotorlin {
+
+enum class HalfStep { coefficients, dictionary, ksvd };
+
+/// The objective after a half step.
+struct TracePoint {
+  HalfStep step;
+  double objective;
+};
+
+struct FactorizationOptions {
+  Index rank = 0;          ///< r, atoms
+  Index nonzeros = 0;      ///< k a column; 0: dense
+  int iterations = 30;     ///< of dictionary and coefficients
+  double tolerance = 0;    ///< ends when an iteration lowers f by less than this part of it (while monotone)
+  int gradient_steps = 4;  ///< a dictionary step, for three or more Gram matrices
+  bool monotone = false;   ///< sparse: never code from nothing but in the beginning
+  bool ksvd = true;        ///< sparse: a K-SVD sweep an iteration
+  SupportSolver solver = SupportSolver::automatic;
+  std::function<void(int iteration, double objective)> progress = {};
+};
+
+struct SharedFactorization {
+  Matrix<double> dictionary;                 ///< D, d x r
+  std::vector<Matrix<double>> coefficients;  ///< of every term: see LayerGroup::layer_coefficients
+  double objective = 0;
+  std::vector<TracePoint> trace;  ///< first the coefficients of the start
+};
+
+namespace detail {
+
+class Alternation {
+ public:
+  Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
+      : group_(group), options_(options), step_(group, options.gradient_steps), d_(std::move(start)) {}
+
+  SharedFactorization run() {
+    const bool sparse = options_.nonzeros > 0 && options_.nonzeros < options_.rank;
+    const int cold = sparse && !options_.monotone ? 2 * options_.iterations / 3 : 0;
+    if (sparse) {
+      code(false);
+    } else {
+      solve_coefficients();
+    }
+    evaluate(HalfStep::coefficients, false);
+    SharedFactorization best = point();
+    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
+      const double before = objective_;
+      d_ += step_.correction(c_, residuals_);
+      evaluate(HalfStep::dictionary, true);
+      if (!sparse) {
+        solve_coefficients();
+        evaluate(HalfStep::coefficients, true);
+      } else {
+        if (options_.ksvd) {
+          ksvd_sweep(group_, step_, d_, c_);
+          evaluate(HalfStep::ksvd, true);
+        }
+        if (objective_ < best.objective) best = point();
+        if (iteration == cold && cold > 0) restore(best);
+        code(iteration >= cold);
+        evaluate(HalfStep::coefficients, iteration >= cold);
+      }
+      if (options_.progress) options_.progress(iteration, objective_);
+      if (iteration >= cold && before - objective_ <= options_.tolerance * before && options_.tolerance > 0)
+        break;
+    }
+    if (sparse && best.objective < objective_) restore(best);
+    best = point();
+    best.trace = std::move(trace_);
+    return best;
+  }
+
+ private:
+  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
+  void restore(const SharedFactorization& point) {
+    d_ = point.dictionary;
+    c_ = point.coefficients;
+    objective_ = point.objective;
+  }
+
+  void evaluate(HalfStep step, [[maybe_unused]] bool monotone) {
+    [[maybe_unused]] const double before = objective_;
+    residuals_ = group_.residuals(d_, c_);
+    objective_ = 0;
+    for (const Matrix<double>& residual : residuals_) objective_ += residual.squaredNorm();
+    assert(!monotone || objective_ <= before + 1e-9 * (before + 1e-6 * group_.energy()));
+    trace_.push_back({step, objective_});
+  }
+
+  void solve_coefficients() {
+    c_.clear();
+    for (const GramTerm& term : group_.terms()) {
+      c_.push_back(LeastSquares(term.factor.triangularView<Eigen::Upper>() * d_).solve(term.whitened));
+    }
+  }
+
+  void code(bool warm) {
+    PursuitOptions pursuit;
+    pursuit.nonzeros = options_.nonzeros;
+    pursuit.solver = options_.solver;
+    std::vector<Matrix<double>> coded;
+    std::vector<VectorX<double>> errors;
+    for (std::size_t i = 0; i < group_.terms().size(); ++i) {
+      const GramTerm& term = group_.terms()[i];
+      const Matrix<double> seen = term.factor.triangularView<Eigen::Upper>() * d_;
+      SparseCode code =
+          hard_thresholding_pursuit(seen.transpose() * seen, seen.transpose() * term.whitened,
+                                    term.whitened.colwise().squaredNorm(), pursuit, warm ? &c_[i] : nullptr);
+      coded.push_back(std::move(code.coefficients));
+      errors.push_back(std::move(code.errors));
+    }
+    c_ = std::move(coded);
+    replace_unused(errors);
+  }
+
+  /// Atoms that no column uses become the worst-represented columns, one each.
+  void replace_unused(std::vector<VectorX<double>>& errors) {
+    for (Index atom = 0; atom < d_.cols(); ++atom) {
+      if (std::any_of(c_.begin(), c_.end(),
+                      [&](const Matrix<double>& c) { return (c.row(atom).array() != 0).any(); }))
+        continue;
+      std::size_t worst = 0;
+      Index column = 0;
+      double error = 0;
+      for (std::size_t i = 0; i < errors.size(); ++i) {
+        Index j = 0;
+        if (errors[i].size() == 0 || errors[i].maxCoeff(&j) <= error) continue;
+        error = errors[i][j];
+        worst = i;
+        column = j;
+      }
+      if (error <= 0) return;
+      errors[worst][column] = 0;
+      d_.col(atom) = group_.terms()[worst].weights.col(column);
+    }
+  }
+
+  const LayerGroup& group_;
+  const FactorizationOptions& options_;
+  DictionaryStep step_;
+  Matrix<double> d_;
+  std::vector<Matrix<double>> c_, residuals_;
+  double objective_ = 0;
+  std::vector<TracePoint> trace_;
+};
+
+}  // namespace detail
+
+/// Alternates from `start` (d x rank) or, where that is null, from Basis Sharing. \throws
+/// std::invalid_argument on an empty group, a start of another shape, rank < 1, nonzeros outside 0 ... rank
+/// or iterations < 0; std::domain_error when the start is not finite.
+inline SharedFactorization factorize(const LayerGroup& group, const FactorizationOptions& options,
+                                     const Matrix<double>* start = nullptr) {
+  constexpr const char* who = "factorize";
+  if (group.size() == 0) detail::throw_invalid(who, ": the group has no layers");
+  if (options.rank < 1 || options.nonzeros < 0 || options.nonzeros > options.rank || options.iterations < 0) {
+    detail::throw_invalid(who, ": rank = ", options.rank, ", nonzeros = ", options.nonzeros,
+                          ", iterations = ", options.iterations,
+                          ", expected rank >= 1, 0 <= nonzeros <= rank, iterations >= 0");
+  }
+  if (start == nullptr) {
+    return detail::Alternation(group, options,
+                               basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary)
+        .run();
+  }
+  if (start->rows() != group.inputs() || start->cols() != options.rank) {
+    detail::throw_invalid(who, ": the start is ", detail::shape(*start), ", expected ", group.inputs(), " x ",
+                          options.rank);
+  }
+  if (!detail::all_finite(*start)) detail::throw_domain(who, ": the start has NaN or infinite entries");
+  return detail::Alternation(group, options, *start).run();
+}
+
+}  // namespace rotorlin

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The dictionary step: generalised Sylvester equations  sum_i G_i X B_i = S  (X, S: d x r) with symmetric
+/// positive semidefinite G_i = L_i^T L_i (d x d) and B_i = C_i C_i^T (r x r). They are the normal equations
+/// of min_D sum_i |A_i - L_i D C_i|_F^2, where from a present D the step is D += X for S = sum_i L_i^T (A_i -
+/// L_i D C_i) C_i^T.
+///
+/// Two terms have a closed form: congruences P and Q make both G_i and both B_i diagonal,
+///
+///     P^T G_1 P = diag(alpha),  P^T G_2 P = diag(beta),  Q^T B_1 Q = diag(a),  Q^T B_2 Q = diag(b),
+///     X = P ((P^T S Q) / (alpha a^T + beta b^T)) Q^T.
+///
+/// P comes from the factors and not from the products, which would square their condition: an orthogonal
+/// factorisation of the stack of both, balanced, and the singular values of its upper half (the CS
+/// decomposition). More terms are solved by conjugate gradients, preconditioned by one Kronecker product.
+#pragma once
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <Eigen/SVD>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/geopair/least_squares.hpp"
+
+namespace rotorlin {
+
+/// P with P^T F^T F P = diag(first) and P^T H^T H P = diag(second), of two factors F and H with the same
+/// number n of columns. The columns of P (n x rank) span what F or H see: all of it, unless both are
+/// deficient.
+class JointDiagonalization {
+ public:
+  /// \throws std::invalid_argument on factors with different numbers of columns.
+  JointDiagonalization(const ConstMatrixRef<double>& f, const ConstMatrixRef<double>& h) {
+    if (f.cols() != h.cols()) {
+      detail::throw_invalid("JointDiagonalization: the factors are ", detail::shape(f), " and ",
+                            detail::shape(h), ", expected as many columns");
+    }
+    const double f_norm = f.norm(), h_norm = h.norm();
+    const double f_scale = f_norm > 0 ? 1 / f_norm : 1, h_scale = h_norm > 0 ? 1 / h_norm : 1;
+    Matrix<double> stack(f.rows() + h.rows(), f.cols());
+    stack << f_scale * f, h_scale * h;
+    const LeastSquares factored(stack);
+    const Matrix<double> basis = factored.basis();
+    if (factored.rank() == 0) {
+      transform_.resize(f.cols(), 0);
+      return;
+    }
+    // The CS decomposition: the same V diagonalises both halves of the basis. All of V is needed, also where
+    // the upper half is flat.
+    const Matrix<double> upper = basis.topRows(f.rows());
+    const Eigen::BDCSVD<Matrix<double>> svd(
+        upper, upper.rows() < upper.cols() ? Eigen::ComputeFullV : Eigen::ComputeThinV);
+    transform_ = factored.pull_back(svd.matrixV());
+    first_ = VectorX<double>::Zero(factored.rank());
+    first_.head(svd.singularValues().size()) = (svd.singularValues() / f_scale).cwiseAbs2();
+    second_ = (basis.bottomRows(h.rows()) * svd.matrixV() / h_scale).colwise().squaredNorm().transpose();
+  }
+
+  const Matrix<double>& transform() const { return transform_; }
+  const VectorX<double>& first() const { return first_; }
+  const VectorX<double>& second() const { return second_; }
+
+ private:
+  Matrix<double> transform_;
+  VectorX<double> first_, second_;
+};
+
+/// X of G_1 X B_1 + G_2 X B_2 = S (d x r), where `grams` diagonalises (L_1, L_2) and `coefficients` (C_1^T,
+/// C_2^T). X is zero on what no coefficient uses. \throws std::invalid_argument on another shape of S.
+inline Matrix<double> solve_sylvester(const JointDiagonalization& grams,
+                                      const JointDiagonalization& coefficients,
+                                      const ConstMatrixRef<double>& s) {
+  const Matrix<double>& p = grams.transform();
+  const Matrix<double>& q = coefficients.transform();
+  if (s.rows() != p.rows() || s.cols() != q.rows()) {
+    detail::throw_invalid("solve_sylvester: the right side is ", detail::shape(s), ", expected ", p.rows(),
+                          " x ", q.rows());
+  }
+  Matrix<double> x = p.transpose() * (s * q);
+  for (Index j = 0; j < x.cols(); ++j) {
+    for (Index i = 0; i < x.rows(); ++i) {
+      const double divisor =
+          grams.first()[i] * coefficients.first()[j] + grams.second()[i] * coefficients.second()[j];
+      x(i, j) = divisor > 0 ? x(i, j) / divisor : 0;
+    }
+  }
+  return p * (x * q.transpose());
+}
+
+/// How far conjugate gradients came.
+struct SylvesterProgress {
+  int steps = 0;
+  double relative_residual = 0;  ///< |S - sum_i G_i X B_i| / |S|
+};
+
+/// Solves sum_i G_i X B_i = S by preconditioned conjugate gradients, for any number of terms.
+class SylvesterConjugateGradients {
+ public:
+  /// Keeps references to the factors L_i (d columns each), which must outlive this. \throws
+  /// std::invalid_argument without factors, or on different numbers of columns.
+  explicit SylvesterConjugateGradients(std::vector<const Matrix<double>*> factors)
+      : factors_(std::move(factors)) {
+    constexpr const char* who = "SylvesterConjugateGradients";
+    if (factors_.empty()) detail::throw_invalid(who, ": no factors, expected one or more");
+    for (const Matrix<double>* factor : factors_) {
+      if (factor->cols() != inputs()) {
+        detail::throw_invalid(who, ": the factors are ", detail::shape(*factors_[0]), " and ",
+                              detail::shape(*factor), ", expected as many columns");
+      }
+    }
+  }
+
+  Index inputs() const { return factors_[0]->cols(); }
+
+  /// X from zero, after `max_steps` or when the residual is below `tolerance` |S|. Every step lowers the
+  /// objective of the dictionary step. The preconditioner is X -> Gbar^-1 X Bbar^-1 with Gbar ~ sum_i tr(B_i)
+  /// G_i, Bbar ~ sum_i tr(G_i) B_i. \throws std::invalid_argument on other shapes than C_i: r x n_i, S: d x
+  /// r.
+  Matrix<double> solve(const std::vector<Matrix<double>>& coefficients, const ConstMatrixRef<double>& s,
+                       int max_steps, double tolerance = 0, SylvesterProgress* progress = nullptr) const;
+
+ private:
+  std::vector<const Matrix<double>*> factors_;
+};
+
+namespace detail {
+
+/// Cholesky factorisation of a positive semidefinite matrix, raised by a rounding of its trace.
+inline Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
+  const double trace = m.trace();
+  m.diagonal().array() += trace > 0 ? 1e-12 * trace / static_cast<double>(m.rows()) : 1;
+  return Eigen::LLT<Matrix<double>>(m);
+}
+
+}  // namespace detail
+
+inline Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<double>>& coefficients,
+                                                         const ConstMatrixRef<double>& s, int max_steps,
+                                                         double tolerance,
+                                                         SylvesterProgress* progress) const {
+  constexpr const char* who = "SylvesterConjugateGradients::solve";
+  const Index d = inputs(), r = s.cols();
+  if (coefficients.size() != factors_.size() || s.rows() != d) {
+    detail::throw_invalid(who, ": ", coefficients.size(), " coefficient matrices and a right side of ",
+                          detail::shape(s), ", expected ", factors_.size(), " and ", d, " rows");
+  }
+  std::vector<Matrix<double>> b;  // B_i, divided by sum_i tr(G_i) tr(B_i)
+  double scale = 0;
+  for (std::size_t i = 0; i < factors_.size(); ++i) {
+    if (coefficients[i].rows() != r) {
+      detail::throw_invalid(who, ": coefficients are ", detail::shape(coefficients[i]), ", expected ", r,
+                            " rows");
+    }
+    b.push_back(Matrix<double>::Zero(r, r));
+    b[i].selfadjointView<Eigen::Lower>().rankUpdate(coefficients[i]);
+    b[i].triangularView<Eigen::StrictlyUpper>() = b[i].transpose();
+    scale += factors_[i]->squaredNorm() * b[i].trace();
+  }
+  SylvesterProgress local;
+  SylvesterProgress& done = progress != nullptr ? *progress : local;
+  done = {};
+  Matrix<double> x = Matrix<double>::Zero(d, r);
+  const double s_norm = s.norm();
+  if (!(scale > 0) || s_norm == 0) return x;
+
+  Matrix<double> g_bar = Matrix<double>::Zero(d, d), b_bar = Matrix<double>::Zero(r, r);
+  for (std::size_t i = 0; i < factors_.size(); ++i) {
+    g_bar.selfadjointView<Eigen::Lower>().rankUpdate(factors_[i]->transpose(), b[i].trace() / scale);
+    b_bar += factors_[i]->squaredNorm() * b[i];
+  }
+  const auto g_cholesky = detail::raised_cholesky(std::move(g_bar)),
+             b_cholesky = detail::raised_cholesky(std::move(b_bar));
+  const auto precondition = [&](const Matrix<double>& residual) -> Matrix<double> {
+    return b_cholesky.solve(g_cholesky.solve(residual).transpose()).transpose();
+  };
+  const auto apply = [&](const Matrix<double>& direction) {
+    Matrix<double> sum = Matrix<double>::Zero(d, r);
+    for (std::size_t i = 0; i < factors_.size(); ++i) {
+      const Matrix<double> seen = *factors_[i] * direction;
+      sum.noalias() += factors_[i]->transpose() * (seen * b[i]);
+    }
+    return sum;
+  };
+
+  Matrix<double> residual = s, direction = precondition(residual);
+  double product = residual.cwiseProduct(direction).sum();
+  for (done.relative_residual = 1; done.steps < max_steps && done.relative_residual > tolerance;
+       ++done.steps) {
+    const Matrix<double> image = apply(direction);
+    const double curvature = direction.cwiseProduct(image).sum();
+    if (!(curvature > 0) || !(product > 0)) break;
+    x += (product / curvature) * direction;
+    residual -= (product / curvature) * image;
+    done.relative_residual = residual.norm() / s_norm;
+    const Matrix<double> next = precondition(residual);
+    const double next_product = residual.cwiseProduct(next).sum();
+    direction = next + (next_product / product) * direction;
+    product = next_product;
+  }
+  return x;
+}
+
+}  // namespace rotorlin
