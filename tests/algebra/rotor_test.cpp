@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <Eigen/Core>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <numbers>
 #include <random>
 
 #include "algebra/oracle.hpp"
 #include "rotorlin/algebra/multivector.hpp"
+#include "rotorlin/exponential/exp.hpp"
 
 using namespace rotorlin;
 using Catch::Matchers::Contains;
@@ -115,7 +117,7 @@ TEST_CASE("matrices that are no rotations are refused, and the message says by h
                     Contains("n = 3"));
   CHECK_THROWS_AS(R::from_rotation_matrix(Eigen::MatrixXd::Identity(15, 15)), std::invalid_argument);
   m(0, 0) = std::numeric_limits<double>::quiet_NaN();
-  CHECK_THROWS_AS(R::from_rotation_matrix(m), std::invalid_argument);
+  CHECK_THROWS_AS(R::from_rotation_matrix(m), std::domain_error);
   CHECK_THROWS_AS((Rotor<double, 3, 0, 1>().to_rotation_matrix()), std::invalid_argument);
 }
 
@@ -178,4 +180,19 @@ TEST_CASE("normalized in other signatures") {
   any[any.size() - 1] = 1e-3;
   CHECK((any.normalized() * ~any.normalized())
             .is_approx(Rotor<double, Dynamic, Dynamic, Dynamic>({6, 0, 0}), 1e-14));
+}
+
+TEST_CASE("Extreme and broken numbers") {
+  CHECK(Rotor<double, 3>({}, {1e200, 0, 0, 0}).normalized()[0] == 1);
+  CHECK(Rotor<double, 3>({}, {3e-162, 4e-162, 0, 0}).normalized().is_approx({{}, {0.6, 0.8, 0, 0}}, 1e-14));
+  for (Index k = 0; k < 9; ++k) {
+    Eigen::Matrix3d matrix = Eigen::Matrix3d::Identity();
+    matrix(k) = std::numeric_limits<double>::quiet_NaN();
+    CHECK_THROWS_AS((Rotor<double, 3>::from_rotation_matrix(matrix)), std::domain_error);
+  }
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK_FALSE(Vector<double, 3>({infinity, 1, 2}).is_approx(Vector<double, 3>({5, 6, 7})));
+  CHECK_THROWS_AS(exp(Bivector<double, 3, 0, 1>({1e308, 1e308, 0, 0, 0, 0})), std::domain_error);
+  CHECK_THROWS_AS((Signature<Dynamic, Dynamic, Dynamic>(std::numeric_limits<int>::max(), 1, 0)),
+                  std::invalid_argument);
 }

@@ -5,8 +5,10 @@
 #include <limits>
 #include <numbers>
 #include <thread>
+#include <utility>
 
 #include "support/direct.hpp"
+#include "support/layer_laws.hpp"
 
 using namespace rotorlin;
 using Catch::Matchers::Contains;
@@ -123,6 +125,12 @@ TEST_CASE("RotorLinear is the layer that its documentation defines") {
       }
     }
   }
+}
+
+TEST_CASE("RotorLinear obeys the laws of layers") {
+  test::check_layer_laws(RotorLinear<double>(12, 20, options(8, 2, false)));
+  test::check_layer_laws(RotorLinear<double>(70, 64, options(64, 1, true)));
+  test::check_layer_laws(RotorLinear<float>(64, 64, options(64, 1, false)));
 }
 
 TEST_CASE("Gradients agree with central differences where published implementations fail") {
@@ -291,6 +299,20 @@ TEST_CASE("Wrong calls are refused with both shapes") {
       Contains("16 x 3") && Contains("16 x 2"));
 }
 
+TEST_CASE("Hostile calls end in exceptions") {
+  RotorLinear<float> layer(16, 16);
+  Matrix<float> x = random_batch<float>(16, 3, 1);
+  RotorLinear<float>::Workspace workspace;
+  CHECK_THROWS_WITH(layer.forward(x, x, workspace), Contains("same memory"));
+  const RotorLinear<float> taken = std::move(layer);
+  CHECK_THROWS_WITH(layer.forward(x), Contains("moved from"));
+  CHECK_NOTHROW(taken.forward(x));
+  CHECK_THROWS_WITH(RotorLinear<float>(4, 4, options(4, 1, false, static_cast<Kernel>(9))),
+                    Contains("kernel = 9"));
+  CHECK_THROWS_AS(RotorLinear<float>(std::numeric_limits<Index>::max(), 4), std::invalid_argument);
+  CHECK_THROWS_AS(RotorLinear<float>(8, 8, options(8, Index{1} << 62, false)), std::invalid_argument);
+}
+
 TEST_CASE("NaN and infinite parameters are refused, in every place") {
   RotorLinear<float> layer(8, 8, options(8, 1, false));
   const Matrix<float> x = random_batch<float>(8, 3, 1);
@@ -317,6 +339,7 @@ TEST_CASE("A description makes the same layer") {
   RotorLinear<double> copy = RotorLinear<double>::from_description(layer.describe());
   copy.parameters() = layer.parameters();
   CHECK(copy.to_dense() == layer.to_dense());
+  CHECK(RotorLinear<double>::count_parameters(layer.describe()) == layer.num_parameters());
   Description broken = layer.describe();
   broken["chunk"] = "7";
   CHECK_THROWS_AS(RotorLinear<double>::from_description(broken), std::invalid_argument);

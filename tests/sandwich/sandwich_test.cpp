@@ -2,6 +2,7 @@
 #include "rotorlin/sandwich/sandwich.hpp"
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "rotorlin/algebra/multivector.hpp"
 #include "support/direct.hpp"
@@ -44,6 +45,10 @@ TEST_CASE("Wrong calls of Sandwich are refused") {
   CHECK_THROWS_WITH((Sandwich<float>(r, r, Kernel::shears)), Contains("one rotor"));
   CHECK_THROWS_WITH((Sandwich<float>(r, Kernel::dense)), Contains("parity_blocks"));
   CHECK_THROWS_WITH((Sandwich<float>(Rotor<float, Dynamic>(Signature<Dynamic>(0)))), Contains("1 <= n"));
+  CHECK_THROWS_WITH((Sandwich<float>(r, static_cast<Kernel>(77))), Contains("kernel = 77"));
+  const Rotor<float, Dynamic> large(Signature<Dynamic>(7));
+  CHECK_THROWS_WITH((Sandwich<float>(2.0f * large)), Contains("normalized()"));
+  CHECK_THROWS_AS((Sandwich<float>(large * std::numeric_limits<float>::infinity())), std::domain_error);
   const Sandwich<float> action(r);
   CHECK_THROWS_WITH(action.apply(Matrix<float>(7, 2)), Contains("7 x 2") && Contains("8 x batch"));
   CHECK_THROWS_WITH(action.apply(Matrix<float>(8, 0)), Contains("8 x 0"));

@@ -278,6 +278,7 @@ class Element : public ElementTag {
         if (scale < magnitude) scale = magnitude;
       }
     }
+    if (!(scale <= Eigen::NumTraits<Scalar>::highest())) return false;  // infinity is near nothing
     for (Index i = 0; i < size(); ++i) {
       const Scalar difference = coeffs_[i] - other.coeffs_[i];
       const Scalar magnitude = abs(difference);

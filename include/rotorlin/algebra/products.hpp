@@ -137,20 +137,30 @@ struct Term {
   std::size_t target = 0;
 };
 
+/// Where each blade stands within a part, or the number of blades of the part where it does not.
+template <int N, Part part>
+inline constexpr auto part_positions = [] {
+  constexpr auto& masks = part_masks<N, part>;
+  std::array<std::size_t, (std::size_t{1} << N)> positions{};
+  for (std::size_t& position : positions) position = masks.size();
+  for (std::size_t i = 0; i < masks.size(); ++i) positions[masks[i]] = i;
+  return positions;
+}();
+
 /// The terms of a_i b_j, row by row.
 template <Product product, class Algebra, Part A, Part B, Part C>
 inline constexpr auto product_terms = [] {
   constexpr int n = Algebra::static_dimension;
   constexpr auto& a = part_masks<n, A>;
   constexpr auto& b = part_masks<n, B>;
-  constexpr auto& c = part_masks<n, C>;
+  constexpr auto& positions = part_positions<n, C>;
+  constexpr std::size_t absent = part_masks<n, C>.size();
   std::array<Term, a.size() * b.size()> terms{};
   for (std::size_t i = 0; i < a.size(); ++i) {
     for (std::size_t j = 0; j < b.size(); ++j) {
-      for (std::size_t k = 0; k < c.size(); ++k) {
-        if (c[k] != (a[i] ^ b[j]) || !has_term<product>(a[i], b[j])) continue;
-        terms[i * b.size() + j] = {Algebra{}.product_sign(a[i], b[j]), k};
-      }
+      const std::size_t target = positions[a[i] ^ b[j]];
+      if (target == absent || !has_term<product>(a[i], b[j])) continue;
+      terms[i * b.size() + j] = {Algebra{}.product_sign(a[i], b[j]), target};
     }
   }
   return terms;

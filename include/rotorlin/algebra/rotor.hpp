@@ -145,9 +145,11 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     const int n = static_cast<int>(matrix.rows());
     if (matrix.cols() != n || (N != Dynamic && n != N) || n > max_dimension) {
       detail::throw_invalid("Rotor::from_rotation_matrix: matrix of ", detail::shape(matrix),
-                            ", expected n x n",
+                            ", expected n x n, n <= ", max_dimension,
                             N == Dynamic ? std::string() : detail::concatenate(" with n = ", N));
     }
+    if (!matrix.allFinite())
+      detail::throw_domain("Rotor::from_rotation_matrix: the matrix has NaN or infinite entries");
     RotationMatrix rest = matrix;
     const Scalar error =
         n == 0 ? Scalar(0)
@@ -199,11 +201,15 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       detail::throw_domain("Rotor::normalized: rotor of ", this->signature(),
                            " with NaN or infinite coefficients");
     }
-    const Scalar square = this->squared_norm();
+    const Scalar largest = this->coeffs().cwiseAbs().maxCoeff();
+    const Rotor scaled =
+        largest > Scalar(0) ? *this / largest : *this;  // squares neither over- nor underflow
+    const Scalar square = scaled.squared_norm();
     if (!(square > Scalar(0))) {
-      detail::throw_invalid("Rotor::normalized: <r r~>_0 = ", square, ", expected a number near 1");
+      detail::throw_invalid("Rotor::normalized: <r r~>_0 = ", this->squared_norm(),
+                            ", expected a number near 1");
     }
-    const Rotor unit = *this / std::sqrt(square);
+    const Rotor unit = scaled / std::sqrt(square);
     if constexpr (SignatureType::is_always_euclidean) {
       return this->dimension() <= 3 ? unit : unit.nearest_rotor();
     } else {

@@ -48,7 +48,8 @@ class Signature {
     if ((P != Dynamic && p != P) || (Q != Dynamic && q != Q) || (R != Dynamic && r != R)) {
       detail::throw_invalid("Signature: ", text(p, q, r), " given where the type says ", static_text());
     }
-    if (p < 0 || q < 0 || r < 0 || n() > max_dimension) {
+    if (p < 0 || q < 0 || r < 0 || p > max_dimension || q > max_dimension || r > max_dimension ||
+        n() > max_dimension) {
       detail::throw_invalid("Signature: ", text(p, q, r),
                             ", expected p, q, r >= 0 and p + q + r <= ", max_dimension);
     }

@@ -31,6 +31,10 @@ Rotor<Scalar, P, Q, R> exp_by_squaring(const Bivector<Scalar, P, Q, R>& b) {
   };
   Scalar norm(0);  // the sum of the coefficients bounds the product with b in any signature
   for (Index i = 0; i < b.size(); ++i) norm += abs(b[i]);
+  if (!(norm <= Scalar(1e30))) {
+    throw_domain("exp: the coefficients of the bivector of ", b.signature(),
+                 " sum to more than 1e30 in magnitude");
+  }
   int squarings = 0;
   for (; norm > Scalar(0.5); ++squarings) norm /= Scalar(2);
   const Bivector<Scalar, P, Q, R> small = b * Scalar(std::ldexp(1.0, -squarings));

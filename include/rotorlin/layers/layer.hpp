@@ -114,6 +114,8 @@ void check_shape(const L&, const char* function, const char* name, const M& m, I
 
 template <class L, class M>
 Index checked_batch(const L& layer, const char* function, const M& x) {
+  if (layer.num_parameters() == 0)
+    throw_invalid(L::type_name, "::", function, ": the layer has been moved from");
   if (x.cols() == 0) {
     throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
                   " x batch with at least one sample");
@@ -125,6 +127,9 @@ Index checked_batch(const L& layer, const char* function, const M& x) {
 /// The shapes that `forward` demands of every layer.
 template <class L, class X, class Y>
 void check_forward(const L& layer, const X& x, const Y& y) {
+  if (x.data() != nullptr && x.data() == y.data()) {
+    throw_invalid(L::type_name, "::forward: x and y are the same memory, expected a y of its own");
+  }
   check_shape(layer, "forward", "y", y, layer.out_features(), checked_batch(layer, "forward", x));
 }
 
@@ -203,7 +208,10 @@ void match_bias(L& layer, const ConstVectorRef<typename L::Scalar>& x,
   using Vector = VectorX<typename L::Scalar>;
   if (layer.bias().size() != layer.out_features())
     detail::throw_invalid(L::type_name, "::match_bias: the layer has no bias");
+  detail::check_shape(layer, "match_bias", "x", x, layer.in_features(), 1);
   detail::check_shape(layer, "match_bias", "y", y, layer.out_features(), 1);
+  if (!detail::all_finite(x) || !detail::all_finite(y))
+    detail::throw_domain(L::type_name, "::match_bias: x or y has NaN or infinite entries");
   layer.bias().setOnes();
   const Vector scale = layer.forward(Vector::Zero(layer.in_features()));
   layer.bias().setZero();
@@ -247,6 +255,7 @@ class LayerBase {
       detail::throw_invalid(Derived::type_name, ": in = ", in, ", out = ", out, " with ", weights,
                             " weights; each must be at least 1");
     }
+    detail::checked_sum(weights, bias_size_);
     parameters_.setZero(weights + bias_size_);
     gradients_.setZero(weights + bias_size_);
   }

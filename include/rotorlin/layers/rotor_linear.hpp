@@ -145,7 +145,9 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     const Prepared& weights = prepared(false);
     if (kernel_ == Kernel::dense) {
       y.noalias() = weights.dense * x;
-      if (this->has_bias()) y.colwise() += bias_scale() * this->bias();
+      for (Index sample = 0; sample < y.cols() && this->has_bias(); ++sample) {
+        y.col(sample) += bias_scale() * this->bias();
+      }
       return;
     }
     with_kernel(weights, [&](auto kernel, const auto& operators) {
@@ -255,6 +257,19 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
             {"bias_inside_alpha", detail::option_text(options_.bias_inside_alpha)}};
   }
   static RotorLinear from_description(const Description& description) {
+    return RotorLinear(detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
+                       options_of(description));
+  }
+  /// Number of parameters of that layer, without making it.
+  static Index count_parameters(const Description& description) {
+    const auto in = detail::option<Index>(description, "in");
+    const auto out = detail::option<Index>(description, "out");
+    const Options options = complete(in, out, options_of(description));
+    return detail::checked_sum(count_weights(options), options.bias ? out : 0);
+  }
+
+ private:
+  static Options options_of(const Description& description) {
     Options options;
     options.chunk = detail::option<Index>(description, "chunk");
     options.in_chunks = detail::option<Index>(description, "in_chunks");
@@ -263,11 +278,9 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     options.single_rotor = detail::option<bool>(description, "single_rotor");
     options.bias = detail::option<bool>(description, "bias");
     options.bias_inside_alpha = detail::option<bool>(description, "bias_inside_alpha");
-    return RotorLinear(detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
-                       options);
+    return options;
   }
 
- private:
   struct Completed {};
 
   /// Weights of the kernels, made from `parameters`. Copies of a layer make their own.
@@ -311,8 +324,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   };
 
   static Options complete(Index in, Index out, Options options) {
-    if (in < 2 || out < 2) {
-      detail::throw_invalid("RotorLinear: in = ", in, ", out = ", out, "; both must be at least 2");
+    constexpr Index most = Index{1} << 40;
+    if (in < 2 || out < 2 || in > most || out > most) {
+      detail::throw_invalid("RotorLinear: in = ", in, ", out = ", out,
+                            "; both must be at least 2 and at most ", most);
     }
     constexpr Index largest = Index{1} << max_dimension;
     const Index smaller = std::min(in, out);
@@ -348,6 +363,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
       detail::throw_invalid("RotorLinear: bias_inside_alpha with ", options.in_chunks, " x ",
                             options.out_chunks, " chunks and width ", options.width,
                             "; it is defined for one chunk and width 1");
+    }
+    if (!is_kernel(options.kernel)) {
+      detail::throw_invalid("RotorLinear: kernel = ", static_cast<int>(options.kernel),
+                            "; expected one of the enumeration Kernel");
     }
     if (options.kernel == Kernel::shears && !options.single_rotor) {
       detail::throw_invalid("RotorLinear: the shears kernel needs single_rotor = true (r x r~)");

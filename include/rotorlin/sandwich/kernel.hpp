@@ -30,6 +30,13 @@ inline constexpr std::array<std::pair<Kernel, std::string_view>, 5> kernel_names
     {Kernel::dense, "dense"},
 }};
 
+inline bool is_kernel(Kernel kernel) {
+  for (const auto& [value, name] : kernel_names) {
+    if (value == kernel) return true;
+  }
+  return false;
+}
+
 inline std::string_view to_string(Kernel kernel) {
   for (const auto& [value, name] : kernel_names) {
     if (value == kernel) return name;

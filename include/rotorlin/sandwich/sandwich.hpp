@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 #include <vector>
 
@@ -83,8 +84,21 @@ class Sandwich {
                             kernel_ == Kernel::dense ? " is one of layers; take parity_blocks"
                                                      : " needs one rotor for both sides");
     }
+    if (!is_kernel(kernel_)) {
+      detail::throw_invalid("Sandwich: kernel = ", static_cast<int>(kernel_),
+                            "; expected one of the enumeration Kernel");
+    }
+    if (!r.all_finite() || !s.all_finite())
+      detail::throw_domain("Sandwich: a rotor has NaN or infinite coefficients");
     Matrix<S> rotation;
-    if (kernel_ == Kernel::shears) rotation = r.to_rotation_matrix();
+    if (kernel_ == Kernel::shears) {
+      const S deviation = std::abs(r.squared_norm() - S(1));
+      if (!(deviation < std::sqrt(Eigen::NumTraits<S>::epsilon()))) {
+        detail::throw_invalid("Sandwich: |r r~ - 1| = ", deviation,
+                              ", expected a rotor; take r.normalized(), or the kernel spinor for any even r");
+      }
+      rotation = r.to_rotation_matrix();
+    }
     const detail::RotorPair<S> pair{n_, r.coeffs().data(), s.coeffs().data(), rotation.data()};
     detail::PackBuffer<S> memory;
     const auto prepare = [&](auto kernel_type) {

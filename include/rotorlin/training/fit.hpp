@@ -114,7 +114,7 @@ class Fit {
         freeze_bias_(freeze_bias),
         options_(options),
         batch_size_(std::min(options.batch_size, train.size())),
-        steps_(options.epochs * ((train.size() + batch_size_ - 1) / batch_size_)),
+        steps_(checked_product(options.epochs, (train.size() - 1) / batch_size_ + 1)),
         schedule_(options.learning_rate, options.min_learning_rate, steps_, options.warmup_steps),
         adam_({.weight_decay = options.weight_decay}),
         grad_x_(layer.in_features(), batch_size_),
@@ -122,7 +122,19 @@ class Fit {
     std::iota(order_.begin(), order_.end(), Index{0});
   }
 
+  /// \throws whatever the callback or the layer throws, after putting the best parameters back.
   FitResult run() {
+    try {
+      return run_epochs();
+    } catch (...) {
+      if (best_.size() != 0) layer_.parameters() = best_;
+      layer_.zero_gradients();
+      throw;
+    }
+  }
+
+ private:
+  FitResult run_epochs() {
     Random random(options_.seed);
     record();
     if (!std::isfinite(criterion()))
@@ -154,13 +166,13 @@ class Fit {
     layer_.zero_gradients();
     const Samples<S>& judge = validation_ ? *validation_ : train_;
     const double target = scale_ * squared_norm(judge.y) / static_cast<double>(judge.size());
-    result_.relative_error = result_.best_loss == 0 ? 0 : std::sqrt(result_.best_loss / target);
+    result_.relative_error =
+        result_.best_loss == 0 ? 0 : std::sqrt(target > 0 ? result_.best_loss / target : result_.best_loss);
     result_.stop = stop;
     result_.seconds = seconds();
     return result_;
   }
 
- private:
   bool full_batch() const { return batch_size_ == train_.size(); }
   double criterion() const { return validation_ ? result_.validation_loss.back() : result_.loss.back(); }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
