@@ -13,6 +13,7 @@
 #include "report.hpp"
 #include "rotorlin/geopair/accounting.hpp"
 #include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/geopair/matching.hpp"
 #include "rotorlin/geopair/pairing.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
