@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "rotorlin/geopair/sparse_coding.hpp"
 
-#include <Eigen/QR>
 #include <catch2/catch.hpp>
 
 #include "problems.hpp"
+#include "rotorlin/geopair/least_squares.hpp"
 
 using rotorlin::hard_thresholding_pursuit;
 using rotorlin::PursuitOptions;
@@ -82,14 +82,13 @@ TEST_CASE("Warm coding never raises an error, cold coding ignores the past", "[g
 
 TEST_CASE("With as many nonzeros as atoms a code is plain least squares", "[geopair][sparse]") {
   const Matrix atoms = random_matrix(9, 6, 8), y = random_matrix(9, 5, 9);
-  const Matrix expected = Eigen::HouseholderQR<Matrix>(atoms).solve(y);
+  const Matrix expected = rotorlin::LeastSquares(atoms).solve(y);
   CHECK((code(atoms, y, with(6)).coefficients - expected).norm() < 1e-12);
   Matrix dependent = atoms;
   dependent.col(5) = dependent.col(0);
   const SparseCode found = code(dependent, y, with(6));
   CHECK(found.coefficients.allFinite());
-  CHECK((found.errors - errors(dependent, y, Eigen::ColPivHouseholderQR<Matrix>(dependent).solve(y))).norm() <
-        1e-10);
+  CHECK((found.errors - errors(dependent, y, rotorlin::LeastSquares(dependent).solve(y))).norm() < 1e-10);
 }
 
 TEST_CASE("The scale of the atoms does not matter", "[geopair][sparse]") {

@@ -53,14 +53,14 @@ inline SlidingDistance sliding_distance(const ConstMatrixRef<double>& a, const C
   for (Index s = 0; s < offsets; ++s) {
     const double b_norm = std::sqrt(energies.segment(s, a.cols()).sum()), cross = products.diagonal(s).sum();
     distance.cross_correlation[s] = cross;
+    const auto part = b.middleCols(s, a.cols());
     double squared = a_norm * a_norm + b_norm * b_norm - 2 * cross;
     double cosine_gap = a_norm * b_norm > 0 ? 1 - cross / (a_norm * b_norm) : 1;
-    if (squared < 1e-4 * (a_norm * a_norm + b_norm * b_norm)) {  // where the differences cancel
-      squared = (a - b.middleCols(s, a.cols())).squaredNorm();
-      cosine_gap = (squared - (a_norm - b_norm) * (a_norm - b_norm)) / (2 * a_norm * b_norm);
-    }
+    constexpr double cancelled = 1e-4;  // below which differences are taken entry by entry
+    if (squared < cancelled * (a_norm * a_norm + b_norm * b_norm)) squared = (a - part).squaredNorm();
+    if (cosine_gap < cancelled) cosine_gap = (a / a_norm - part / b_norm).squaredNorm() / 2;
     distance.sum[s] = a_norm + b_norm > 0 ? std::sqrt(squared) / (a_norm + b_norm) : 0;
-    distance.geometric[s] = std::sqrt(std::max(2 * cosine_gap, 0.0));
+    distance.geometric[s] = std::sqrt(2 * cosine_gap);
   }
   return distance;
 }

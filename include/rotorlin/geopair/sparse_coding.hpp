@@ -76,7 +76,9 @@ inline Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matr
   if (cholesky.info() == Eigen::Success && cholesky.matrixLLT().diagonal().minCoeff() > 1e-7) {
     return cholesky.solve(b);
   }
-  return Eigen::CompleteOrthogonalDecomposition<Matrix<double>>(k).solve(b);
+  Eigen::CompleteOrthogonalDecomposition<Matrix<double>> complete;
+  complete.setThreshold(1e-12);  // clear of the rounding of K itself
+  return complete.compute(k).solve(b);
 }
 
 /// The same for every column under its mask, by a factorisation a column.
