@@ -55,6 +55,8 @@
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/rotor_tiles.hpp"
 #include "rotorlin/layers/serialization.hpp"
+#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/layers/shared_dictionary_linear.hpp"
 #include "rotorlin/sandwich/kernel.hpp"
 #include "rotorlin/sandwich/parity_kernel.hpp"
 #include "rotorlin/sandwich/rotor_pair.hpp"

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// y = C^T D^T x + b: a layer whose matrix is made of a dictionary D that it shares with others and of
+/// coefficients C of its own, dense or sparse. What the compression in geopair/ leaves of a layer.
+///
+/// D is features x rank, and r = rank of its rows may be those of the identity, which are not stored. It is
+/// held by a shared pointer to const: many layers read it, none trains it; parameters() are the coefficients
+/// and the bias. Sharing is on one side of the layer:
+///
+///     DictionarySide::input     y = C^T D^T x + b     D: in x rank,   C: rank x out
+///     DictionarySide::output    y = D C^T x + b       D: out x rank,  C: in x rank
+///
+/// A dictionary of nothing but identity rows stores nothing: then the layer is a dense matrix C^T.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/layer.hpp"
+
+namespace rotorlin {
+
+/// D, features x rank. Immutable.
+template <class S>
+class SharedDictionary {
+ public:
+  /// All rows are stored: `atoms` is features x rank. \throws std::invalid_argument when it is empty,
+  /// std::domain_error on NaN or Inf.
+  explicit SharedDictionary(Matrix<S> atoms) : SharedDictionary(std::move(atoms), {}) {}
+
+  /// Row identity_rows[i] of D is row i of the identity, for i < rank; `stored` ((features - rank) x rank)
+  /// are the other rows, in ascending order. \throws std::invalid_argument when `identity_rows` are neither
+  /// none nor `rank` different rows; std::domain_error on NaN or Inf.
+  SharedDictionary(Matrix<S> stored, std::vector<Index> identity_rows)
+      : stored_(std::move(stored)), identity_rows_(std::move(identity_rows)) {
+    constexpr const char* who = "SharedDictionary";
+    const Index identities = static_cast<Index>(identity_rows_.size());
+    if (stored_.cols() == 0 || stored_.rows() + identities == 0 ||
+        (identities != 0 && identities != stored_.cols())) {
+      detail::throw_invalid(
+          who, ": ", identities, " identity rows and others of ", detail::shape(stored_),
+          ", expected atoms of features x rank, or as many identity rows as there are atoms");
+    }
+    if (!detail::all_finite(stored_)) detail::throw_domain(who, ": an atom has NaN or infinite entries");
+    std::vector<bool> taken(static_cast<std::size_t>(features()), false);
+    for (const Index row : identity_rows_) {
+      if (row < 0 || row >= features() || taken[static_cast<std::size_t>(row)]) {
+        detail::throw_invalid(who, ": identity row ", row, " stands twice or outside of 0 ... ",
+                              features() - 1);
+      }
+      taken[static_cast<std::size_t>(row)] = true;
+    }
+    if (identities == 0) return;
+    for (Index row = 0; row < features(); ++row) {
+      if (!taken[static_cast<std::size_t>(row)]) other_rows_.push_back(row);
+    }
+  }
+
+  Index features() const { return stored_.rows() + static_cast<Index>(identity_rows_.size()); }
+  Index rank() const { return stored_.cols(); }
+  const Matrix<S>& stored() const { return stored_; }
+  const std::vector<Index>& identity_rows() const { return identity_rows_; }
+
+  /// features x rank.
+  Matrix<S> to_dense() const {
+    if (identity_rows_.empty()) return stored_;
+    Matrix<S> dense = Matrix<S>::Zero(features(), rank());
+    for (std::size_t i = 0; i < identity_rows_.size(); ++i) {
+      dense(identity_rows_[i], static_cast<Index>(i)) = 1;
+    }
+    for (std::size_t i = 0; i < other_rows_.size(); ++i) {
+      dense.row(other_rows_[i]) = stored_.row(static_cast<Index>(i));
+    }
+    return dense;
+  }
+
+  /// h = D^T x (rank x batch). `scratch` grows on demand.
+  void analyse(const ConstMatrixRef<S>& x, MatrixRef<S> h, VectorX<S>& scratch) const {
+    if (identity_rows_.empty()) {
+      multiply(stored_.transpose(), x, h);
+      return;
+    }
+    gather(x, identity_rows_, h);
+    if (other_rows_.empty()) return;
+    auto others = detail::scratch(scratch, stored_.rows(), x.cols());
+    gather(x, other_rows_, others);
+    if (x.cols() == 1) {
+      h.col(0).noalias() += stored_.transpose() * others.col(0);
+    } else {
+      h.noalias() += stored_.transpose() * others;
+    }
+  }
+
+  /// x = D h (features x batch).
+  void synthesise(const ConstMatrixRef<S>& h, MatrixRef<S> x, VectorX<S>& scratch) const {
+    if (identity_rows_.empty()) {
+      multiply(stored_, h, x);
+      return;
+    }
+    scatter(h, identity_rows_, x);
+    if (other_rows_.empty()) return;
+    auto others = detail::scratch(scratch, stored_.rows(), h.cols());
+    multiply(stored_, h, others);
+    scatter(others, other_rows_, x);
+  }
+
+ private:
+  template <class A, class B, class R>
+  static void multiply(const A& a, const B& b, R&& result) {
+    if (b.cols() == 1) {
+      result.col(0).noalias() = a * b.col(0);
+    } else {
+      result.noalias() = a * b;
+    }
+  }
+  template <class From, class To>
+  static void gather(const From& from, const std::vector<Index>& rows, To&& to) {
+    for (Index j = 0; j < from.cols(); ++j) {
+      for (std::size_t i = 0; i < rows.size(); ++i) to(static_cast<Index>(i), j) = from(rows[i], j);
+    }
+  }
+  template <class From, class To>
+  static void scatter(const From& from, const std::vector<Index>& rows, To&& to) {
+    for (Index j = 0; j < from.cols(); ++j) {
+      for (std::size_t i = 0; i < rows.size(); ++i) to(rows[i], j) = from(static_cast<Index>(i), j);
+    }
+  }
+
+  Matrix<S> stored_;
+  std::vector<Index> identity_rows_, other_rows_;
+};
+
+enum class DictionarySide { input, output };
+enum class CoefficientStorage { dense, sparse };
+
+/// Where the nonzeros of a rows x cols matrix are, by compressed columns. Their values lie elsewhere.
+struct ColumnPattern {
+  Index rows = 0;
+  std::vector<std::size_t> starts = {0};  ///< cols + 1 places in `indices`: where each column begins
+  std::vector<std::uint32_t> indices;     ///< rows, ascending within a column
+
+  Index cols() const { return static_cast<Index>(starts.size()) - 1; }
+  Index nonzeros() const { return static_cast<Index>(indices.size()); }
+};
+
+namespace detail {
+
+/// Products of a sparse matrix C (the pattern and its values) with batches, `Packs` registers of samples at a
+/// time: every nonzero is read once for all of them. A block of samples lies atom after atom.
+template <class S, int Packs>
+struct SparseBlock {
+  static constexpr int lanes = native_lanes<S>;
+  static constexpr Index width = lanes * Packs;
+  using P = Pack<S, lanes>;
+
+  /// Columns first ... first + count - 1 of x, transposed; zeros behind them.
+  template <class X>
+  static void transpose(const X& x, Index first, Index count, S* block) {
+    for (Index i = 0; i < x.rows(); ++i) {
+      for (Index b = 0; b < width; ++b) block[i * width + b] = b < count ? x(i, first + b) : S(0);
+    }
+  }
+
+  /// y = C^T h for one block.
+  template <class Y>
+  static void multiply(const ColumnPattern& pattern, const S* values, const S* h, Index first, Index count,
+                       Y& y) {
+    S column[static_cast<std::size_t>(width)];
+    for (Index j = 0; j < pattern.cols(); ++j) {
+      P sums[Packs] = {};
+      for (std::size_t p = pattern.starts[at(j)]; p < pattern.starts[at(j) + 1]; ++p) {
+        const S* row = h + Index{pattern.indices[p]} * width;
+        const S value = values[p];
+        unroll<Packs>([&](auto i) { sums[i] += value * load<S, lanes>(row + i * lanes); });
+      }
+      unroll<Packs>([&](auto i) { store<S, lanes>(column + i * lanes, sums[i]); });
+      for (Index b = 0; b < count; ++b) y(j, first + b) = column[b];
+    }
+  }
+
+  /// grad_h += C g and grad_values += the nonzeros of h g^T, for one block.
+  static void multiply_back(const ColumnPattern& pattern, const S* values, const S* h, const S* g, S* grad_h,
+                            S* grad_values) {
+    for (Index j = 0; j < pattern.cols(); ++j) {
+      P column[Packs];
+      unroll<Packs>([&](auto i) { column[i] = load<S, lanes>(g + j * width + i * lanes); });
+      for (std::size_t p = pattern.starts[at(j)]; p < pattern.starts[at(j) + 1]; ++p) {
+        const Index offset = Index{pattern.indices[p]} * width;
+        const S value = values[p];
+        P sum = {};
+        unroll<Packs>([&](auto i) {
+          S* to = grad_h + offset + i * lanes;
+          store<S, lanes>(to, load<S, lanes>(to) + value * column[i]);
+          sum += column[i] * load<S, lanes>(h + offset + i * lanes);
+        });
+        S total[lanes];
+        store<S, lanes>(total, sum);
+        for (const S part : total) grad_values[p] += part;
+      }
+    }
+  }
+
+ private:
+  static std::size_t at(Index j) { return static_cast<std::size_t>(j); }
+};
+
+}  // namespace detail
+
+/// A layer on a shared dictionary. Parameters: the coefficients, column after column (of a sparse C its
+/// stored nonzeros), then the bias (out). Sparse products read each nonzero once for a register full of
+/// samples or more; a single sample takes a gathering loop.
+template <class S>
+class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
+  using Base = LayerBase<SharedDictionaryLinear, S>;
+
+ public:
+  using Dictionary = std::shared_ptr<const SharedDictionary<S>>;
+  static constexpr const char* type_name = "SharedDictionaryLinear";
+  struct Workspace {
+    VectorX<S> hidden, grad_hidden, scratch;
+    detail::PackBuffer<S> block, grad_block, out_block;
+  };
+
+  /// `coefficients`: C, rank x out (input side) or in x rank (output side); of sparse ones what is not zero
+  /// is stored, and where all are zero, one zero. `bias`: out values, or none. \throws std::invalid_argument
+  /// on other shapes or no dictionary.
+  SharedDictionaryLinear(Dictionary dictionary, const ConstMatrixRef<S>& coefficients,
+                         CoefficientStorage storage = CoefficientStorage::dense,
+                         DictionarySide side = DictionarySide::input, const VectorX<S>& bias = {})
+      : SharedDictionaryLinear(
+            std::move(dictionary), shape_checked(coefficients), storage,
+            storage == CoefficientStorage::sparse ? pattern_of(coefficients) : ColumnPattern{}, side, bias) {
+    auto values = this->parameters().head(this->bias_offset());
+    if (storage == CoefficientStorage::dense) {
+      Eigen::Map<Matrix<S>>(values.data(), coefficients.rows(), coefficients.cols()) = coefficients;
+      return;
+    }
+    for (Index j = 0, p = 0; j < pattern_.cols(); ++j) {
+      for (; p < static_cast<Index>(pattern_.starts[static_cast<std::size_t>(j) + 1]); ++p) {
+        values[p] = coefficients(Index{pattern_.indices[static_cast<std::size_t>(p)]}, j);
+      }
+    }
+  }
+
+  /// Sparse, from the pattern (rows x columns as the coefficients above) and its values. \throws as above,
+  /// also when the pattern does not make sense, is empty, or has not as many nonzeros as there are values.
+  SharedDictionaryLinear(Dictionary dictionary, const ColumnPattern& pattern, const VectorX<S>& values,
+                         DictionarySide side, const VectorX<S>& bias)
+      : SharedDictionaryLinear(std::move(dictionary), {pattern.rows, pattern.cols()},
+                               CoefficientStorage::sparse, ColumnPattern(pattern), side, bias) {
+    if (!std::is_sorted(pattern_.starts.begin(), pattern_.starts.end()) || pattern_.starts.front() != 0 ||
+        pattern_.starts.back() != pattern_.indices.size() ||
+        std::any_of(pattern_.indices.begin(), pattern_.indices.end(),
+                    [&](std::uint32_t i) { return Index{i} >= shape_.rows; })) {
+      detail::throw_invalid(type_name, ": the pattern of ", shape_.rows, " x ", shape_.cols,
+                            " has columns out of order or rows beyond its height");
+    }
+    if (values.size() != pattern_.nonzeros()) {
+      detail::throw_invalid(type_name, ": ", values.size(), " values for ", pattern_.nonzeros(),
+                            " nonzeros, expected as many");
+    }
+    this->parameters().head(this->bias_offset()) = values;
+  }
+
+  const Dictionary& dictionary() const { return dictionary_; }
+  DictionarySide side() const { return side_; }
+  CoefficientStorage storage() const { return storage_; }
+  Index rank() const { return dictionary_->rank(); }
+  /// Where the nonzeros are, of sparse coefficients.
+  const ColumnPattern& pattern() const { return pattern_; }
+  /// Coefficients that are stored.
+  Index nonzeros() const { return this->bias_offset(); }
+
+  /// C, rank x out (input side) or in x rank (output side).
+  Matrix<S> coefficients() const {
+    const S* values = this->parameters().data();
+    if (storage_ == CoefficientStorage::dense) return dense(values);
+    Matrix<S> c = Matrix<S>::Zero(shape_.rows, shape_.cols);
+    for (Index j = 0; j < shape_.cols; ++j) {
+      for (std::size_t p = start(j); p < start(j + 1); ++p) c(Index{pattern_.indices[p]}, j) = values[p];
+    }
+    return c;
+  }
+  Matrix<S> to_dense() const {
+    const Matrix<S> atoms = dictionary_->to_dense(), c = coefficients();
+    if (side_ == DictionarySide::input) return c.transpose() * atoms.transpose();
+    return atoms * c.transpose();
+  }
+
+  using Base::forward;
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+    detail::check_forward(*this, x, y);
+    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
+    if (side_ == DictionarySide::input) {
+      dictionary_->analyse(x, hidden, workspace.scratch);
+      combine(hidden, y, workspace);
+    } else {
+      combine(x, hidden, workspace);
+      dictionary_->synthesise(hidden, y, workspace.scratch);
+    }
+    if (this->has_bias()) y.colwise() += this->bias();
+    detail::check_result(*this, "forward", y);
+  }
+
+  void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
+                Workspace& workspace) {
+    detail::check_backward(*this, x, grad_y, grad_x);
+    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
+    if (side_ == DictionarySide::input) {
+      auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
+      dictionary_->analyse(x, hidden, workspace.scratch);
+      combine_back(hidden, grad_y, grad_hidden, workspace);
+      dictionary_->synthesise(grad_hidden, grad_x, workspace.scratch);
+    } else {
+      dictionary_->analyse(grad_y, hidden, workspace.scratch);
+      combine_back(x, hidden, grad_x, workspace);
+    }
+    detail::check_result(*this, "backward", grad_x);
+    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+  }
+
+  /// What it is. A file keeps the dictionary beside it: see shared_dictionary_file.hpp.
+  Description describe() const {
+    return {{"in", detail::option_text(this->in_features())},
+            {"out", detail::option_text(this->out_features())},
+            {"rank", detail::option_text(rank())},
+            {"nonzeros", detail::option_text(nonzeros())},
+            {"storage", storage_ == CoefficientStorage::dense ? "dense" : "sparse"},
+            {"side", side_ == DictionarySide::input ? "input" : "output"},
+            {"bias", detail::option_text(this->has_bias())}};
+  }
+
+ private:
+  struct Shape {
+    Index rows, cols;
+  };
+  template <int Packs>
+  using Block = detail::SparseBlock<S, Packs>;
+  static constexpr int wide = 4;  // registers of samples
+
+  SharedDictionaryLinear(Dictionary dictionary, Shape shape, CoefficientStorage storage,
+                         ColumnPattern pattern, DictionarySide side, const VectorX<S>& bias)
+      : Base(checked(dictionary, shape, side, bias, 0), checked(dictionary, shape, side, bias, 1),
+             storage == CoefficientStorage::dense ? detail::checked_product(shape.rows, shape.cols)
+                                                  : pattern.nonzeros(),
+             bias.size() > 0),
+        dictionary_(std::move(dictionary)),
+        shape_(shape),
+        storage_(storage),
+        side_(side),
+        pattern_(std::move(pattern)) {
+    this->bias() = bias;
+  }
+
+  template <class M>
+  static Shape shape_checked(const M& m) {
+    if (m.rows() > Index{std::numeric_limits<std::uint32_t>::max()}) {
+      detail::throw_invalid(type_name, ": coefficients are ", detail::shape(m), ", expected fewer rows");
+    }
+    return {m.rows(), m.cols()};
+  }
+
+  /// in (0) or out (1) features.
+  static Index checked(const Dictionary& dictionary, Shape shape, DictionarySide side, const VectorX<S>& bias,
+                       int which) {
+    if (dictionary == nullptr) detail::throw_invalid(type_name, ": no dictionary was given");
+    const bool input = side == DictionarySide::input;
+    const Index rank = dictionary->rank();
+    if ((input ? shape.rows : shape.cols) != rank) {
+      detail::throw_invalid(type_name, ": coefficients are ", shape.rows, " x ", shape.cols, ", expected ",
+                            input ? detail::concatenate(rank, " x out") : detail::concatenate("in x ", rank),
+                            " for a dictionary of ", dictionary->features(), " x ", rank);
+    }
+    const Index in = input ? dictionary->features() : shape.rows;
+    const Index out = input ? shape.cols : dictionary->features();
+    if (bias.size() != 0 && bias.size() != out) {
+      detail::throw_invalid(type_name, ": the bias has ", bias.size(), " values, expected ", out, " or none");
+    }
+    return which == 0 ? in : out;
+  }
+
+  static ColumnPattern pattern_of(const ConstMatrixRef<S>& c) {
+    ColumnPattern pattern;
+    pattern.rows = c.rows();
+    for (Index j = 0; j < c.cols(); ++j) {
+      for (Index i = 0; i < c.rows(); ++i) {
+        if (c(i, j) != 0) pattern.indices.push_back(static_cast<std::uint32_t>(i));
+      }
+      pattern.starts.push_back(pattern.indices.size());
+    }
+    if (pattern.indices.empty() && c.size() > 0) {
+      pattern.indices.push_back(0);
+      std::fill(pattern.starts.begin() + 1, pattern.starts.end(), 1);
+    }
+    return pattern;
+  }
+
+  std::size_t start(Index j) const { return pattern_.starts[static_cast<std::size_t>(j)]; }
+  Eigen::Map<const Matrix<S>> dense(const S* values) const { return {values, shape_.rows, shape_.cols}; }
+
+  /// body(block, first sample, samples), the block as wide as is worth it.
+  template <class Body>
+  static void for_blocks(Index batch, const Body& body) {
+    for (Index first = 0; first < batch;) {
+      const Index left = batch - first;
+      if (left > Block<1>::width) {
+        body(Block<wide>(), first, std::min(left, Block<wide>::width));
+        first += Block<wide>::width;
+      } else {
+        body(Block<1>(), first, left);
+        first += Block<1>::width;
+      }
+    }
+  }
+
+  /// y = C^T h.
+  void combine(const ConstMatrixRef<S>& h, MatrixRef<S> y, Workspace& workspace) const {
+    const S* values = this->parameters().data();
+    if (storage_ == CoefficientStorage::dense) {
+      if (h.cols() == 1) {
+        y.col(0).noalias() = dense(values).transpose() * h.col(0);
+      } else {
+        y.noalias() = dense(values).transpose() * h;
+      }
+      return;
+    }
+    if (h.cols() == 1) {
+      for (Index j = 0; j < shape_.cols; ++j) {
+        S sum = 0;
+        for (std::size_t p = start(j); p < start(j + 1); ++p) sum += values[p] * h(pattern_.indices[p], 0);
+        y(j, 0) = sum;
+      }
+      return;
+    }
+    S* const block = workspace.block.reserve(shape_.rows * Block<wide>::width);
+    for_blocks(h.cols(), [&]<int Packs>(Block<Packs> kernel, Index first, Index count) {
+      kernel.transpose(h, first, count, block);
+      kernel.multiply(pattern_, values, block, first, count, y);
+    });
+  }
+
+  /// grad_h = C g, and the gradients of C.
+  void combine_back(const ConstMatrixRef<S>& h, const ConstMatrixRef<S>& g, MatrixRef<S> grad_h,
+                    Workspace& workspace) {
+    const S* const values = this->parameters().data();
+    S* const grad_values = this->gradients().data();
+    if (storage_ == CoefficientStorage::dense) {
+      grad_h.noalias() = dense(values) * g;
+      Eigen::Map<Matrix<S>>(grad_values, shape_.rows, shape_.cols).noalias() += h * g.transpose();
+      return;
+    }
+    S* const block = workspace.block.reserve(shape_.rows * Block<wide>::width);
+    S* const grad_block = workspace.grad_block.reserve(shape_.rows * Block<wide>::width);
+    S* const out_block = workspace.out_block.reserve(shape_.cols * Block<wide>::width);
+    for_blocks(h.cols(), [&]<int Packs>(Block<Packs> kernel, Index first, Index count) {
+      constexpr Index width = Block<Packs>::width;
+      kernel.transpose(h, first, count, block);
+      kernel.transpose(g, first, count, out_block);
+      std::fill(grad_block, grad_block + shape_.rows * width, S(0));
+      kernel.multiply_back(pattern_, values, block, out_block, grad_block, grad_values);
+      for (Index b = 0; b < count; ++b) {
+        for (Index i = 0; i < shape_.rows; ++i) grad_h(i, first + b) = grad_block[i * width + b];
+      }
+    });
+  }
+
+  Dictionary dictionary_;
+  Shape shape_;  // of C
+  CoefficientStorage storage_;
+  DictionarySide side_;
+  ColumnPattern pattern_;
+};
+
+static_assert(LinearLayer<SharedDictionaryLinear<float>> && LinearLayer<SharedDictionaryLinear<double>>);
+
+}  // namespace rotorlin
