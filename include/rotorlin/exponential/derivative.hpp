@@ -29,10 +29,7 @@ template <std::floating_point Scalar, int N>
 Bivector<Scalar, N> exp_vjp(const InvariantDecomposition<Scalar, N>& b, const Rotor<Scalar, N>& grad_r) {
   const Rotor<Scalar, N> r = b.rotor();
   r.check_same_algebra("exp_vjp", grad_r);
-  // <r~ G>_2 has the coefficients (r e_i) . (G e_j), i < j
-  const Matrix<Scalar> products = detail::times_basis_vectors<detail::Side::right>(r).transpose() *
-                                  detail::times_basis_vectors<detail::Side::right>(grad_r);
-  return b.phi(Bivector<Scalar, N>::from_skew_matrix(r.signature(), products), +1);
+  return b.phi((r.reversed() * grad_r).bivector_part(), +1);
 }
 
 namespace detail {
