@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Training-free compression of the linear layers of a model by dictionaries that they share.
+///
+///     GeoPairCompressor compressor;
+///     GramAccumulator seen(2048);                           // for (batches) seen.add(x);  x: in x batch
+///     const auto gram = compressor.add_gram(seen.gram());   // q and k read the same activations
+///     compressor.add_layer("layers.0.q", wq, gram);         // wq: out x in
+///     compressor.add_layer("layers.0.k", wk, gram);         // ... and so on
+///     const CompressionResult result = compressor.compress({.ratio = 0.3, .threads = 2});
+///     const Matrix<float> y = result.layer("layers.0.q").forward(x);
+///     result.save("compressed.safetensors");
+///
+/// Layers are added once and may be compressed any number of times, with other options. A large model need
+/// not be in memory: weights and Gram matrices may be given as functions that load them, which are called
+/// where they are needed, group by group (several times, and from several threads).
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/core/workers.hpp"
+#include "rotorlin/geopair/allocation.hpp"
+#include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/geopair/group_compression.hpp"
+#include "rotorlin/geopair/layer_grouping.hpp"
+
+namespace rotorlin {
+
+class GeoPairCompressor {
+ public:
+  /// A Gram matrix that was added.
+  class GramHandle {
+    friend class GeoPairCompressor;
+    explicit GramHandle(std::size_t number) : number_(number) {}
+    std::size_t number_;
+  };
+
+  /// E[x x^T], in x in, of the activations x that one or several layers read (GramAccumulator::gram). It may
+  /// be singular: see CompressorOptions::eta. \throws std::invalid_argument when it is not square,
+  /// std::domain_error on NaN or Inf.
+  GramHandle add_gram(Matrix<double> gram) {
+    if (gram.rows() == 0 || gram.rows() != gram.cols()) {
+      detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(gram), ", expected in x in");
+    }
+    if (!detail::all_finite(gram)) {
+      detail::throw_domain(who, ": the Gram matrix number ", grams_.size(),
+                           " has NaN or infinite entries; did the activations?");
+    }
+    const Index features = gram.rows();
+    return add_gram(features,
+                    [kept = std::make_shared<const Matrix<double>>(std::move(gram))] { return *kept; });
+  }
+  /// The same, loaded where it is needed.
+  GramHandle add_gram(Index features, std::function<Matrix<double>()> load) {
+    if (features < 1) detail::throw_invalid(who, ": a Gram matrix of ", features, " features, expected >= 1");
+    grams_.push_back({features, std::move(load)});
+    return GramHandle(grams_.size() - 1);
+  }
+
+  /// A layer by its weight, out x in, of any real scalar, of which a copy is kept. \throws
+  /// std::invalid_argument on a name that was used, an empty weight, another number of inputs than the Gram
+  /// matrix has, a bias that does not fit, or an importance that is not positive; std::domain_error on NaN or
+  /// Inf. All name the layer.
+  template <class Derived>
+  void add_layer(const std::string& name, const Eigen::MatrixBase<Derived>& weight, GramHandle gram,
+                 LayerOptions options = {}) {
+    using S = typename Derived::Scalar;
+    if (!detail::all_finite(weight)) {
+      detail::throw_domain(who, ": layer '", name, "': the weight has NaN or infinite entries");
+    }
+    add_layer(
+        name, weight.rows(), weight.cols(),
+        [kept = std::make_shared<const Matrix<S>>(weight)] { return kept->template cast<double>(); }, gram,
+        std::move(options));
+  }
+  /// The same with a Gram matrix of its own.
+  template <class Derived>
+  void add_layer(const std::string& name, const Eigen::MatrixBase<Derived>& weight,
+                 const Matrix<double>& gram, LayerOptions options = {}) {
+    const GramHandle handle = detail::blame("layer '" + name + "'", [&] { return add_gram(gram); });
+    add_layer(name, weight, handle, std::move(options));
+  }
+  /// The same, out x in, loaded where it is needed.
+  void add_layer(const std::string& name, Index out, Index in, std::function<Matrix<double>()> load,
+                 GramHandle gram, LayerOptions options = {}) {
+    const auto refuse = [&](const auto&... parts) {
+      detail::throw_invalid(who, ": layer '", name, "': ", parts...);
+    };
+    if (!names_.insert(name).second) refuse("a layer of this name was added before");
+    if (out < 1 || in < 1) refuse("the weight is ", out, " x ", in, ", expected out x in, each >= 1");
+    if (gram.number_ >= grams_.size()) refuse("its Gram matrix belongs to another compressor");
+    if (const Index features = grams_[gram.number_].features; features != in) {
+      refuse("the weight is ", out, " x ", in, ", its Gram matrix ", features, " x ", features,
+             ", expected out x in and in x in");
+    }
+    if (!(options.importance > 0 && std::isfinite(options.importance))) {
+      refuse("the importance is ", options.importance, ", expected > 0");
+    }
+    if (options.bias.size() != 0 && options.bias.size() != out) {
+      refuse("the bias has ", options.bias.size(), " values, expected ", out, " or none");
+    }
+    if (options.type.empty()) options.type = detail::type_of(name);
+    layers_.push_back({name, out, in, gram.number_, std::move(options), std::move(load)});
+  }
+
+  std::size_t size() const { return layers_.size(); }
+
+  /// Groups and the ratio of each. The costly part with distance or gain, which measure every two layers that
+  /// might meet, and with a global budget. \throws std::invalid_argument without layers, on options out of
+  /// range, on given groups that do not fit.
+  std::vector<PlannedGroup> plan(const CompressorOptions& options = {}) const {
+    check(options);
+    Stage stage("grouping", options);
+    std::vector<PlannedGroup> groups;
+    for (auto& members :
+         detail::LayerGrouping(layers_, grams_, options, [&](double f) { stage.at_least(f); }).solve()) {
+      groups.push_back({std::move(members), options.ratio});
+    }
+    if (options.budget == BudgetAllocation::global && options.ratio > 0) allocate(groups, options);
+    return groups;
+  }
+
+  /// One group of the plan: a pure function of the layers, the group and the options. \throws as compress.
+  CompressedGroup compress_group(const PlannedGroup& group, const CompressorOptions& options,
+                                 const std::function<void(double)>& progress = {}) const {
+    const auto start = std::chrono::steady_clock::now();
+    CompressedGroup result = problem(group, options).compress(group.ratio, progress);
+    result.members = group.members;
+    result.report.seconds = seconds_since(start);
+    return result;
+  }
+
+  /// What compress_group gave for all groups of a plan, in its order, put together.
+  CompressionResult assemble(std::vector<CompressedGroup> groups) const {
+    CompressionResult result;
+    std::vector<std::pair<std::size_t, std::size_t>> place(layers_.size());  // group, member
+    std::size_t members = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (std::size_t m = 0; m < groups[g].members.size(); ++m, ++members) {
+        place.at(groups[g].members[m]) = {g, m};
+      }
+    }
+    if (members != layers_.size()) {
+      detail::throw_invalid(who, "::assemble: groups of ", members, " layers, expected ", layers_.size());
+    }
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const auto [g, m] = place[i];
+      result.layers.push_back({layers_[i].name, std::move(groups[g].layers[m])});
+      result.layer_reports.push_back(std::move(groups[g].layer_reports[m]));
+      result.layer_reports.back().group = g;
+    }
+    for (CompressedGroup& group : groups) {
+      result.bytes += group.report.bytes;
+      result.dense_bytes += group.report.dense_bytes;
+      result.groups.push_back(std::move(group.report));
+    }
+    return result;
+  }
+
+  /// All of it. \throws as plan; std::invalid_argument where a Gram matrix is zero or not positive
+  /// semidefinite, or where not even one atom fits the ratio; std::domain_error where what was loaded, or
+  /// what came of it, is not finite. All name the layer or the group.
+  CompressionResult compress(const CompressorOptions& options = {}) const {
+    const std::vector<PlannedGroup> groups = plan(options);
+    Stage stage("compression", options);
+    std::vector<double> costs;
+    for (const PlannedGroup& group : groups) costs.push_back(cost(group));
+    std::vector<CompressedGroup> done(groups.size());
+    stage.begin(costs);
+    detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
+      done[g] = compress_group(groups[g], options, [&](double fraction) { stage.update(g, fraction); });
+      stage.update(g, 1);
+    });
+    return assemble(std::move(done));
+  }
+
+  /// About how long a group takes, in units of its own.
+  double cost(const PlannedGroup& group) const {
+    double sum = 0;
+    std::set<std::size_t> grams;
+    for (const std::size_t i : group.members) {
+      sum += static_cast<double>(layers_.at(i).out);
+      if (grams.insert(layers_[i].gram).second) sum += static_cast<double>(layers_[i].in);
+    }
+    const double d = static_cast<double>(layers_.at(group.members.at(0)).shared());
+    return d * d * sum;
+  }
+
+ private:
+  static constexpr const char* who = "GeoPairCompressor";
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  /// Reports how far a stage is, to the user's callback, one thread at a time.
+  class Stage {
+   public:
+    Stage(std::string name, const CompressorOptions& options)
+        : name_(std::move(name)), callback_(options.progress) {}
+
+    /// Parts of the stage and what each costs.
+    void begin(std::vector<double> costs) {
+      costs_ = std::move(costs);
+      done_.assign(costs_.size(), 0);
+    }
+    void update(std::size_t part, double fraction) {
+      const std::lock_guard lock(mutex_);
+      done_[part] = fraction;
+      report(std::inner_product(costs_.begin(), costs_.end(), done_.begin(), 0.0) /
+             std::accumulate(costs_.begin(), costs_.end(), 0.0));
+    }
+    void at_least(double fraction) {
+      const std::lock_guard lock(mutex_);
+      report(fraction);
+    }
+
+   private:
+    void report(double fraction) {
+      fraction_ = std::clamp(fraction, fraction_, 1.0);
+      const double seconds = seconds_since(start_);
+      if (callback_ && fraction_ > 0) {
+        callback_({name_, fraction_, seconds, seconds * (1 - fraction_) / fraction_});
+      }
+    }
+
+    std::string name_;
+    const std::function<void(const CompressionProgress&)>& callback_;
+    Clock::time_point start_ = Clock::now();
+    std::mutex mutex_;
+    std::vector<double> costs_, done_;
+    double fraction_ = 0;
+  };
+
+  void check(const CompressorOptions& options) const {
+    if (layers_.empty()) detail::throw_invalid(who, ": no layer was added");
+    if (!(options.ratio >= 0 && options.ratio < 1)) {
+      detail::throw_invalid(who, ": ratio = ", options.ratio, ", expected 0 <= ratio < 1");
+    }
+    if (!(options.ks_ratio >= 1) || !(options.eta >= 0) || options.group_size < 0 || options.iterations < 0 ||
+        options.threads < 1) {
+      detail::throw_invalid(who, ": ks_ratio = ", options.ks_ratio, ", eta = ", options.eta,
+                            ", group_size = ", options.group_size, ", iterations = ", options.iterations,
+                            ", threads = ", options.threads,
+                            "; expected ks_ratio >= 1, threads >= 1 and the others >= 0");
+    }
+  }
+
+  detail::GroupProblem problem(const PlannedGroup& group, const CompressorOptions& options) const {
+    std::vector<const detail::LayerSource*> members;
+    for (const std::size_t i : group.members) members.push_back(&layers_.at(i));
+    return {std::move(members), grams_, options};
+  }
+
+  /// The largest first, so that the last to run is short.
+  static std::vector<std::size_t> by_cost(const std::vector<double>& costs) {
+    std::vector<std::size_t> order(costs.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+    return order;
+  }
+
+  /// Sets the ratios of the groups by their damage in brief compressions around the ratio asked for.
+  void allocate(std::vector<PlannedGroup>& groups, const CompressorOptions& options) const {
+    Stage stage("allocation", options);
+    std::vector<double> costs;
+    for (const PlannedGroup& group : groups) costs.push_back(cost(group));
+    stage.begin(costs);
+    std::vector<DamageCurve> curves(groups.size());
+    std::vector<double> dense(groups.size());
+    const int iterations = std::min(options.iterations, detail::is_sparse(options.method) ? 6 : 2);
+    detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
+      const detail::GroupProblem problem = this->problem(groups[g], options);
+      dense[g] = problem.dense_bytes();
+      constexpr double factors[] = {0.3, 0.45, 0.6, 0.75, 0.9, 1, 1.1, 1.25, 1.45, 1.7, 2, 2.5};
+      for (const double factor : factors) {
+        const double kept = factor * (1 - options.ratio);
+        if (kept > 0.97) break;
+        if (const auto size = problem.size(1 - kept)) {
+          curves[g].push_back({kept * dense[g], problem.solve(*size, iterations).objective});
+        }
+        stage.update(g, factor / 2.5);
+      }
+      curves[g].push_back({dense[g], 0});
+      stage.update(g, 1);
+    });
+    const double budget = (1 - options.ratio) * std::accumulate(dense.begin(), dense.end(), 0.0);
+    const std::vector<double> bytes = allocate_bytes(curves, budget);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      groups[g].ratio = std::max(0.0, 1 - bytes[g] / dense[g]);
+      if (groups[g].ratio < 1e-12) groups[g].ratio = 0;
+    }
+  }
+
+  std::vector<detail::GramSource> grams_;
+  std::vector<detail::LayerSource> layers_;
+  std::set<std::string> names_;
+};
+
+}  // namespace rotorlin

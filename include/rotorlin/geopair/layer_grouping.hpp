@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which layers of a model share a dictionary.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/core/workers.hpp"
+#include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/geopair/group_compression.hpp"
+#include "rotorlin/geopair/grouping.hpp"
+#include "rotorlin/geopair/pairing.hpp"
+
+namespace rotorlin::detail {
+
+/// "layers.3.attention.wq" -> "layers.#.attention.wq".
+inline std::string type_of(const std::string& name) {
+  std::string type;
+  for (const char c : name) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit) type += c;
+    if (digit && (type.empty() || type.back() != '#')) type += '#';
+  }
+  return type;
+}
+
+class LayerGrouping {
+ public:
+  using Members = std::vector<std::size_t>;
+  using Advance = std::function<void(double)>;  // told the fraction done
+
+  LayerGrouping(const std::vector<LayerSource>& layers, const std::vector<GramSource>& grams,
+                const CompressorOptions& options, Advance advance)
+      : layers_(layers), grams_(grams), options_(options), advance_(std::move(advance)) {}
+
+  /// Groups of layer numbers, ascending within and by their first.
+  std::vector<Members> solve() const {
+    std::vector<Members> groups;
+    if (!options_.groups.empty()) {
+      groups = given();
+    } else if (is_single(options_.method) || options_.group_size == 1) {
+      for (std::size_t i = 0; i < layers_.size(); ++i) groups.push_back({i});
+    } else {
+      for (const Members& candidates : buckets()) {
+        for (Members& group : split(candidates)) groups.push_back(std::move(group));
+      }
+    }
+    for (Members& group : groups) std::sort(group.begin(), group.end());
+    std::sort(groups.begin(), groups.end());
+    return groups;
+  }
+
+ private:
+  bool wide() const {
+    return options_.method == CompressionMethod::geopair_sparse && options_.pairing == Pairing::automatic &&
+           options_.group_size == 0;
+  }
+  bool across_types() const {
+    return options_.across_types || wide() ||
+           (options_.method != CompressionMethod::basis_sharing && options_.pairing == Pairing::automatic);
+  }
+  Pairing pairing() const {
+    if (options_.pairing != Pairing::automatic) return options_.pairing;
+    return options_.method == CompressionMethod::basis_sharing ? Pairing::adjacent : Pairing::gain;
+  }
+
+  std::vector<Members> given() const {
+    std::map<std::string, std::size_t> numbers;
+    for (std::size_t i = 0; i < layers_.size(); ++i) numbers[layers_[i].name] = i;
+    std::vector<bool> taken(layers_.size(), false);
+    std::vector<Members> groups;
+    for (const std::vector<std::string>& names : options_.groups) {
+      if (names.empty()) throw_invalid("GeoPairCompressor: a given group is empty");
+      groups.emplace_back();
+      for (const std::string& name : names) {
+        const auto found = numbers.find(name);
+        if (found == numbers.end() || taken[found->second]) {
+          throw_invalid("GeoPairCompressor: the given groups name '", name,
+                        "', which was not added or stands in two of them");
+        }
+        taken[found->second] = true;
+        groups.back().push_back(found->second);
+      }
+    }
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      if (!taken[i]) groups.push_back({i});
+    }
+    return groups;
+  }
+
+  /// Layers that may meet in a group, in the order of addition.
+  std::vector<Members> buckets() const {
+    std::vector<std::pair<std::tuple<DictionarySide, Index, std::string>, Members>> found;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      const LayerSource& layer = layers_[i];
+      const std::tuple key{layer.options.side, layer.shared(),
+                           across_types() ? std::string() : layer.options.type};
+      auto place =
+          std::find_if(found.begin(), found.end(), [&](const auto& each) { return each.first == key; });
+      if (place == found.end()) place = found.insert(found.end(), {key, {}});
+      place->second.push_back(i);
+    }
+    std::vector<Members> result;
+    for (auto& each : found) result.push_back(std::move(each.second));
+    return result;
+  }
+
+  std::vector<Members> split(const Members& candidates) const {
+    const Index size = options_.group_size > 0 ? options_.group_size : 2;
+    if (wide()) return merge_types(candidates);
+    std::vector<Members> units;
+    for (const std::size_t i : candidates) units.push_back({i});
+    if (pairing() == Pairing::adjacent) return joined(units, adjacent_groups(count(units), size));
+    return joined(units, group_by_affinity(affinities(units), size));
+  }
+
+  /// All layers of a type are one unit, and units with a mutual gain one group.
+  std::vector<Members> merge_types(const Members& candidates) const {
+    std::vector<Members> units;
+    for (const std::size_t i : candidates) {
+      const auto same = std::find_if(units.begin(), units.end(), [&](const Members& unit) {
+        return layers_[unit[0]].options.type == layers_[i].options.type;
+      });
+      if (same == units.end()) {
+        units.push_back({i});
+      } else {
+        same->push_back(i);
+      }
+    }
+    return joined(units, group_by_affinity(affinities(units), std::max<Index>(count(units), 3)));
+  }
+
+  static Index count(const std::vector<Members>& units) { return static_cast<Index>(units.size()); }
+  static std::vector<Members> joined(const std::vector<Members>& units, const Groups& groups) {
+    std::vector<Members> result;
+    for (const std::vector<Index>& group : groups) {
+      result.emplace_back();
+      for (const Index unit : group) {
+        const Members& members = units[static_cast<std::size_t>(unit)];
+        result.back().insert(result.back().end(), members.begin(), members.end());
+      }
+    }
+    return result;
+  }
+
+  /// Two layers stand for a unit, at a third and two thirds of its depth.
+  static Members representatives(const Members& unit) {
+    const std::size_t first = unit.size() / 3, second = 2 * unit.size() / 3;
+    return first == second ? Members{unit[first]} : Members{unit[first], unit[second]};
+  }
+
+  /// Between units, the mean over their representatives.
+  Matrix<double> affinities(const std::vector<Members>& units) const {
+    const Index n = count(units);
+    Matrix<double> result = Matrix<double>::Zero(n, n);
+    if (n < 2) return result;
+    std::vector<double> apart(layers_.size(), 0);
+    std::vector<std::size_t> order(units.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (pairing() == Pairing::gain) {
+      run_tasks(order, options_.threads, [&](std::size_t u) {
+        for (const std::size_t i : representatives(units[u])) apart[i] = one_step_error({i});
+      });
+    }
+    std::atomic<Index> done{0};
+    run_tasks(order, options_.threads, [&](std::size_t u) {
+      for (std::size_t v = 0; v < u; ++v) {
+        double sum = 0;
+        int terms = 0;
+        for (const std::size_t i : representatives(units[u])) {
+          for (const std::size_t j : representatives(units[v])) {
+            sum += pairing() == Pairing::gain ? gain(i, j, apart) : nearness(i, j);
+            ++terms;
+          }
+        }
+        const Index a = static_cast<Index>(u), b = static_cast<Index>(v);
+        result(a, b) = result(b, a) = sum / terms;
+        advance_(static_cast<double>(++done) / static_cast<double>(n * (n - 1) / 2));
+      }
+    });
+    return result;
+  }
+
+  /// The relative errors of a dense compression after one alternating step, without importance.
+  double one_step_error(const Members& members) const {
+    CompressorOptions options = options_;
+    options.method = CompressionMethod::geopair_dense;
+    options.weighting = LayerWeighting::relative;
+    options.identity_gauge = false;
+    std::vector<LayerSource> copies;
+    for (const std::size_t i : members) {
+      copies.push_back(layers_[i]);
+      copies.back().options.importance = 1;
+    }
+    std::vector<const LayerSource*> pointers;
+    for (const LayerSource& copy : copies) pointers.push_back(&copy);
+    const GroupProblem problem(pointers, grams_, options);
+    const auto size = problem.size(options_.ratio);
+    return problem.solve(size.value_or(DictionarySize{1, 0}), 1).objective;
+  }
+
+  /// The part of the error of both that sharing takes away.
+  double gain(std::size_t i, std::size_t j, const std::vector<double>& apart) const {
+    const double before = apart[i] + apart[j];
+    return before > 0 ? 1 - one_step_error({i, j}) / before : 0;
+  }
+
+  /// 1 less the least sliding distance, in 0 ... 1.
+  double nearness(std::size_t i, std::size_t j) const {
+    return 1 - sliding_distance(whitened(i), whitened(j)).sum.minCoeff();
+  }
+  Matrix<double> whitened(std::size_t i) const {
+    const LayerSource& layer = layers_[i];
+    return blame("layer '" + layer.name + "'", [&]() -> Matrix<double> {
+      const Matrix<double> gram = loaded(grams_[layer.gram], layer.in, layer.in, "Gram matrix");
+      const Matrix<double> a =
+          whiten(gram, options_.eta).factor.triangularView<Eigen::Upper>() * loaded_weight(layer).transpose();
+      if (layer.options.side == DictionarySide::output) return a.transpose();
+      return a;
+    });
+  }
+
+  const std::vector<LayerSource>& layers_;
+  const std::vector<GramSource>& grams_;
+  const CompressorOptions& options_;
+  Advance advance_;
+};
+
+}  // namespace rotorlin::detail
