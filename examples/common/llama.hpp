@@ -210,6 +210,11 @@ class Llama {
     return h;
   }
 
+  /// What the projections q, k and v of a layer read where h (dim x tokens) goes into the layer.
+  Matrix<float> attention_inputs(Index l, const Matrix<float>& h) const {
+    return normalized(h, at(l).attention_norm);
+  }
+
   /// Takes h (dim x tokens, a sequence from its beginning) through one layer.
   void apply_layer(Index l, Matrix<float>& h, const Observer& observer = {}) const {
     const Layer& layer = at(l);
