@@ -36,6 +36,7 @@
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/allocation.hpp"
 #include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/geopair/gram_accumulator.hpp"
 #include "rotorlin/geopair/group_compression.hpp"
 #include "rotorlin/geopair/layer_grouping.hpp"
 

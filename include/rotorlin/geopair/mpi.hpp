@@ -78,7 +78,8 @@ class WireReader {
   }
   template <class List>
   List get_list() {
-    List list(get<std::size_t>(), {});
+    List list;
+    list.resize(get<std::size_t>());
     take(list.data(), list.size() * sizeof(list[0]));
     return list;
   }

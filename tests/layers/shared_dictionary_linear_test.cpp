@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+#include "rotorlin/layers/shared_dictionary_linear.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+
+#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "support/layer_laws.hpp"
+
+using namespace rotorlin;
+using Catch::Contains;
+using test::random_matrix;
+
+namespace {
+
+template <class S>
+std::shared_ptr<const SharedDictionary<S>> random_dictionary(Index features, Index rank, bool identity) {
+  if (!identity) return std::make_shared<SharedDictionary<S>>(random_matrix<S>(features, rank, 1));
+  std::vector<Index> rows(static_cast<std::size_t>(features));
+  std::iota(rows.begin(), rows.end(), Index{0});
+  Random(2).shuffle(rows);
+  rows.resize(static_cast<std::size_t>(rank));
+  return std::make_shared<SharedDictionary<S>>(random_matrix<S>(features - rank, rank, 3), rows);
+}
+
+/// Sparse coefficients have an empty column and a full one.
+template <class S>
+SharedDictionaryLinear<S> random_layer(std::shared_ptr<const SharedDictionary<S>> dictionary, Index own,
+                                       CoefficientStorage storage, DictionarySide side, bool bias) {
+  const bool input = side == DictionarySide::input;
+  Matrix<S> c =
+      input ? random_matrix<S>(dictionary->rank(), own, 4) : random_matrix<S>(own, dictionary->rank(), 4);
+  if (storage == CoefficientStorage::sparse) {
+    for (Index j = 0; j < c.cols(); ++j) {
+      for (Index i = 0; i < c.rows(); ++i) {
+        if (j == 1 ? true : j != 0 && (i + j) % 3 != 0) c(i, j) = 0;
+      }
+    }
+  }
+  const VectorX<S> b =
+      bias ? VectorX<S>(random_matrix<S>(input ? own : dictionary->features(), 1, 5)) : VectorX<S>();
+  return {dictionary, c, storage, side, b};
+}
+
+}  // namespace
+
+TEST_CASE("SharedDictionaryLinear obeys the laws of layers") {
+  for (const bool identity : {false, true}) {
+    for (const auto storage : {CoefficientStorage::dense, CoefficientStorage::sparse}) {
+      for (const auto side : {DictionarySide::input, DictionarySide::output}) {
+        CAPTURE(identity, static_cast<int>(storage), static_cast<int>(side));
+        test::check_layer_laws(
+            random_layer(random_dictionary<double>(6, 4, identity), 5, storage, side, identity));
+        test::check_layer_laws(
+            random_layer(random_dictionary<float>(5, 3, identity), 7, storage, side, !identity));
+      }
+    }
+  }
+}
+
+TEST_CASE("sparse products agree with dense ones for every batch") {
+  for (const auto side : {DictionarySide::input, DictionarySide::output}) {
+    auto dictionary = random_dictionary<double>(9, 7, true);
+    auto sparse = random_layer(dictionary, 6, CoefficientStorage::sparse, side, true);
+    SharedDictionaryLinear<double> dense(dictionary, sparse.coefficients(), CoefficientStorage::dense, side,
+                                         sparse.bias());
+    CHECK(sparse.nonzeros() < dense.nonzeros());
+    for (const Index batch : {1, 2, 3, 8, 31, 33, 100}) {
+      const Matrix<double> x = random_matrix<double>(sparse.in_features(), batch, 6),
+                           g = random_matrix<double>(sparse.out_features(), batch, 7);
+      CHECK(test::relative_difference(sparse.forward(x), dense.forward(x)) < 1e-13);
+      Matrix<double> from_sparse(x.rows(), batch), from_dense(x.rows(), batch);
+      SharedDictionaryLinear<double>::Workspace workspace;
+      sparse.zero_gradients();
+      dense.zero_gradients();
+      sparse.backward(x, g, from_sparse, workspace);
+      dense.backward(x, g, from_dense, workspace);
+      CHECK(test::relative_difference(from_sparse, from_dense) < 1e-13);
+      const Eigen::Map<const Matrix<double>> all(dense.gradients().data(), sparse.pattern().rows,
+                                                 sparse.pattern().cols());
+      for (Index j = 0, p = 0; j < all.cols(); ++j) {
+        for (; p < static_cast<Index>(sparse.pattern().starts[static_cast<std::size_t>(j) + 1]); ++p) {
+          const Index i = sparse.pattern().indices[static_cast<std::size_t>(p)];
+          CHECK(sparse.gradients()[p] == Approx(all(i, j)).margin(1e-12));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a dictionary of identity rows alone is a dense layer, and one of zeros has a parameter") {
+  const auto nothing =
+      std::make_shared<SharedDictionary<float>>(Matrix<float>(0, 4), std::vector<Index>{2, 0, 1, 3});
+  const Matrix<float> c = random_matrix<float>(4, 3, 1), x = random_matrix<float>(4, 5, 2);
+  const SharedDictionaryLinear<float> layer(nothing, c);
+  CHECK(nothing->features() == 4);
+  CHECK(layer.to_dense().col(2) == c.row(0).transpose());
+  CHECK(test::relative_difference(layer.forward(x), layer.to_dense() * x) < 1e-6);
+
+  const SharedDictionaryLinear<float> zero(nothing, Matrix<float>::Zero(4, 3), CoefficientStorage::sparse);
+  CHECK(zero.nonzeros() == 1);
+  CHECK(zero.forward(x).isZero(0));
+}
+
+TEST_CASE("what does not make a layer is refused") {
+  using Rows = std::vector<Index>;
+  const auto dictionary = random_dictionary<float>(5, 3, false);
+  const Matrix<float> c = Matrix<float>::Ones(3, 2);
+  CHECK_THROWS_WITH(SharedDictionaryLinear<float>(dictionary, Matrix<float>::Ones(4, 2)),
+                    Contains("4 x 2") && Contains("3 x out"));
+  CHECK_THROWS_AS(SharedDictionaryLinear<float>(nullptr, c), std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionaryLinear<float>(dictionary, c, CoefficientStorage::dense,
+                                                DictionarySide::input, VectorX<float>::Zero(3)),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>(3, 0)), std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Zero(2, 2), Rows{0}), std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Zero(2, 2), Rows{0, 0}), std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Zero(2, 2), Rows{0, 4}), std::invalid_argument);
+  CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Constant(2, 2, NAN)), std::domain_error);
+  ColumnPattern pattern{3, {0, 1, 2}, {0, 3}};
+  const auto from_pattern = [&] {
+    return SharedDictionaryLinear<float>(dictionary, pattern, VectorX<float>::Ones(2), DictionarySide::input,
+                                         {});
+  };
+  CHECK_THROWS_AS(from_pattern(), std::invalid_argument);
+  pattern.indices = {0, 2};
+  CHECK(from_pattern().nonzeros() == 2);
+  pattern.starts = {0, 2, 1};
+  CHECK_THROWS_AS(from_pattern(), std::invalid_argument);
+}
+
+TEST_CASE("files hold a dictionary once, and layers come back sharing it") {
+  const test::TemporaryFolder folder;
+  const auto first = random_dictionary<float>(6, 4, true), second = random_dictionary<float>(5, 3, false),
+             nothing = std::make_shared<const SharedDictionary<float>>(Matrix<float>(0, 2),
+                                                                       std::vector<Index>{1, 0});
+  std::vector<NamedSharedLayer<float>> layers;
+  const auto add = [&](const char* name, const auto& dictionary, CoefficientStorage storage,
+                       DictionarySide side, bool bias) {
+    layers.push_back({name, random_layer<float>(dictionary, 7, storage, side, bias)});
+  };
+  add("a.q", first, CoefficientStorage::dense, DictionarySide::input, true);
+  add("a.k", first, CoefficientStorage::sparse, DictionarySide::input, false);
+  add("down", second, CoefficientStorage::dense, DictionarySide::output, false);
+  add("up", second, CoefficientStorage::sparse, DictionarySide::output, true);
+  add("plain", nothing, CoefficientStorage::dense, DictionarySide::input, false);
+  save_shared_layers(layers, folder / "layers");
+  CHECK(folder.count_files() == 1);
+
+  const auto again = load_shared_layers<float>(folder / "layers");
+  REQUIRE(again.size() == layers.size());
+  const Matrix<float> x = random_matrix<float>(7, 3, 9);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    CHECK(again[i].name == layers[i].name);
+    CHECK(again[i].layer.describe() == layers[i].layer.describe());
+    CHECK(again[i].layer.parameters() == layers[i].layer.parameters());
+    CHECK(again[i].layer.to_dense() == layers[i].layer.to_dense());
+  }
+  CHECK(again[0].layer.dictionary() == again[1].layer.dictionary());
+  CHECK(again[2].layer.dictionary() == again[3].layer.dictionary());
+  CHECK(again[0].layer.dictionary() != again[2].layer.dictionary());
+  CHECK(load_shared_layers<double>(folder / "layers")[1].layer.to_dense().isApprox(
+      layers[1].layer.to_dense().cast<double>(), 1e-6));
+
+  SECTION("forged files do not load") {
+    const SafetensorsFile file(folder / "layers");
+    CHECK(file.info("dictionaries.0.atoms").shape == std::vector<Index>{2, 4});
+    const auto forged = [&](const std::string& changed, const auto& change) {
+      SafetensorsWriter writer;
+      for (const auto& [key, value] : file.metadata()) writer.set_metadata(key, value);
+      for (const TensorInfo& tensor : file.tensors()) {
+        if (tensor.name == changed) {
+          change(writer);
+        } else {
+          writer.add_raw(tensor.name, tensor.dtype, tensor.shape, file.bytes(tensor.name));
+        }
+      }
+      writer.write(folder / "forged");
+      return load_shared_layers<float>(folder / "forged");
+    };
+    const auto nothing_added = [](SafetensorsWriter&) {};
+    for (const char* missing : {"a.k.values", "a.k.mask", "dictionaries.1.atoms", "a.q.coefficients"}) {
+      CHECK_THROWS_AS(forged(missing, nothing_added), std::runtime_error);
+    }
+    CHECK_THROWS_WITH(forged("a.k.mask",
+                             [](SafetensorsWriter& writer) {
+                               writer.add("a.k.mask", VectorX<std::uint8_t>::Constant(4, 255));
+                             }),
+                      Contains("a.k") && Contains("forged"));
+    CHECK_THROWS_WITH(
+        forged("a.q.bias",
+               [](SafetensorsWriter& writer) { writer.add("a.q.bias", VectorX<float>::Constant(7, 100)); }),
+        Contains("a.q") && Contains("self-test"));
+    CHECK_THROWS_AS(forged("dictionaries.0.identity_rows",
+                           [](SafetensorsWriter& writer) {
+                             writer.add("dictionaries.0.identity_rows",
+                                        VectorX<std::int32_t>::Constant(4, 2));
+                           }),
+                    std::runtime_error);
+  }
+  layers.push_back(layers[0]);
+  CHECK_THROWS_AS(save_shared_layers(layers, folder / "twice"), std::invalid_argument);
+  CHECK_FALSE(std::filesystem::exists(folder / "twice"));
+}
