@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Small layers that stand in for a projection, each fitted to the same thing: y = W x at the inputs x that
+// the projection meets.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/llama.hpp"
+
+namespace examples {
+
+/// The inputs of one or more projections, a column for each token.
+struct Samples {
+  Matrix<float> x;             ///< to fit to
+  Matrix<float> x_validation;  ///< to choose by, from other windows of the same stream
+  Matrix<double> gram;         ///< second moments of x: E[x x^T]
+
+  Samples(Matrix<float> training, Matrix<float> validation);
+};
+
+struct FitBudget {
+  Index epochs = 4;   ///< passes of the rotor network over the samples
+  Index steps = 300;  ///< of the rotor layer, each with the second moments of all samples
+  std::uint64_t seed = 0;
+};
+
+/// A layer that stands in for a projection.
+struct Replacement {
+  Llama::Map map;
+  Index parameters = 0;
+  double seconds = 0;
+};
+
+/// |f(x) - W x| / |W x|.
+double relative_error(const Llama::Map& map, const Matrix<float>& weight, const Matrix<float>& x);
+
+/// A way to replace a projection with weights W (out x in).
+struct Method {
+  std::string name;
+  std::function<Replacement(const Samples&, const Matrix<float>& weight, const FitBudget&)> fit;
+};
+
+/// The known names, in the order of the tables.
+const std::vector<std::string>& method_names();
+
+/// LR followed by a rank, BH1, RotorLinear, RotorNetwork. \throws std::invalid_argument for another name.
+Method method(std::string_view name);
+
+/// The best layer of the rank, by the whitened singular value decomposition.
+Replacement fit_low_rank(const Samples&, const Matrix<float>& weight, Index rank);
+
+/// The best block-diagonal layer with blocks of `block_width` inputs, by least squares.
+Replacement fit_blocks(const Samples&, const Matrix<float>& weight, Index block_width);
+
+/// Inputs of a block of BH1: 16 at 2048 features as in the paper, and not below 4.
+Index block_width(Index in);
+
+/// The shape of a rotor network. At depth 0 the output rotors are parallel.
+struct NetworkShape {
+  Index hidden, depth, width;
+};
+
+/// The paper's network, depth 2 and width 3, where it has fewer parameters than BH1; else the one with the
+/// most parameters below BH1 among narrower and shallower ones.
+NetworkShape network_shape(Index in, Index out);
+
+Replacement fit_network(const Samples&, const Matrix<float>& weight, const NetworkShape&, const FitBudget&);
+
+/// The paper's network for 2048 features fitted to a made-up projection: one epoch over 20,000 samples in
+/// batches of 256. Prints how long it takes.
+void time_large_fit();
+
+}  // namespace examples
