@@ -11,13 +11,12 @@
 ///     X = P ((P^T S Q) / (alpha a^T + beta b^T)) Q^T.
 ///
 /// P comes from the factors and not from the products, which would square their condition: an orthogonal
-/// factorisation of the stack of both, balanced, and the singular values of its upper half (the CS
-/// decomposition). More terms are solved by conjugate gradients, preconditioned by one Kronecker product.
+/// factorisation of the stack of both, balanced, and the CS decomposition of its two halves. More terms are solved by conjugate gradients, preconditioned by one Kronecker product.
 #pragma once
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <Eigen/SVD>
+#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -49,15 +48,13 @@ class JointDiagonalization {
       transform_.resize(f.cols(), 0);
       return;
     }
-    // The CS decomposition: the same V diagonalises both halves of the basis. All of V is needed, also where
-    // the upper half is flat.
+    // The CS decomposition: the same V diagonalises both halves of the basis, to rounding of the whole.
     const Matrix<double> upper = basis.topRows(f.rows());
-    const Eigen::BDCSVD<Matrix<double>> svd(
-        upper, upper.rows() < upper.cols() ? Eigen::ComputeFullV : Eigen::ComputeThinV);
-    transform_ = factored.pull_back(svd.matrixV());
-    first_ = VectorX<double>::Zero(factored.rank());
-    first_.head(svd.singularValues().size()) = (svd.singularValues() / f_scale).cwiseAbs2();
-    second_ = (basis.bottomRows(h.rows()) * svd.matrixV() / h_scale).colwise().squaredNorm().transpose();
+    const Eigen::SelfAdjointEigenSolver<Matrix<double>> solver(upper.transpose() * upper);
+    const Matrix<double>& v = solver.eigenvectors();
+    transform_ = factored.pull_back(v);
+    first_ = (upper * v / f_scale).colwise().squaredNorm().transpose();
+    second_ = (basis.bottomRows(h.rows()) * v / h_scale).colwise().squaredNorm().transpose();
   }
 
   const Matrix<double>& transform() const { return transform_; }
