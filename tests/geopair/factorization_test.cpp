@@ -128,67 +128,64 @@ TEST_CASE("Weights decide which layer is served", "[geopair][group]") {
 }
 
 TEST_CASE("Hard cases stay finite and descend", "[geopair][factorize]") {
-  for (const Index nonzeros : {0, 3}) {
-    CAPTURE(nonzeros);
-    FactorizationOptions options = sized(6, nonzeros);
-    options.monotone = true;
+  const Index nonzeros = GENERATE(0, 3);
+  CAPTURE(nonzeros);
+  FactorizationOptions options = sized(6, nonzeros);
+  options.monotone = true;
 
-    SECTION("fewer samples than features") {
-      LayerGroup group(16);
-      for (std::uint64_t i = 0; i < 2; ++i) {
-        const Matrix x = random_matrix(16, 5, 40 + i);
-        group.add_layer(random_matrix(9, 16, 50 + i),
-                        group.add_gram(rotorlin::whiten(x * x.transpose() / 5, 1e-9).factor));
-      }
-      const SharedFactorization result = rotorlin::factorize(group, options);
-      check_descent(result);
-      check_consistent(group, result);
+  SECTION("fewer samples than features") {
+    LayerGroup group(16);
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const Matrix x = random_matrix(16, 5, 40 + i);
+      group.add_layer(random_matrix(9, 16, 50 + i),
+                      group.add_gram(rotorlin::whiten(x * x.transpose() / 5, 1e-9).factor));
     }
-    SECTION("identical layers") {
-      LayerGroup group(10);
-      const Matrix weight = random_matrix(7, 10, 60),
-                   factor = rotorlin::whiten(random_gram(10, 50, 61)).factor;
-      for (int i = 0; i < 3; ++i) group.add_layer(weight, group.add_gram(factor));
-      const SharedFactorization result = rotorlin::factorize(group, options);
-      check_descent(result);
-      check_consistent(group, result);
-      if (nonzeros == 0)
-        CHECK(result.objective == Approx(3 * alone(factor * weight.transpose(), 6)).epsilon(1e-9));
-    }
-    SECTION("a zero layer beside another, and zero layers alone") {
-      LayerGroup group(10);
-      const Matrix factor = rotorlin::whiten(random_gram(10, 50, 61)).factor,
-                   weight = random_matrix(7, 10, 62);
-      group.add_layer(Matrix::Zero(4, 10), group.add_gram(factor));
-      group.add_layer(weight, group.add_gram(rotorlin::whiten(random_gram(10, 50, 63)).factor));
-      const SharedFactorization result = rotorlin::factorize(group, options);
-      check_descent(result);
-      check_consistent(group, result);
-      CHECK(group.layer_coefficients(result.coefficients, 0).norm() < 1e-10);
-      if (nonzeros == 0) CHECK(result.objective == Approx(alone(group.terms()[1].whitened, 6)).epsilon(1e-6));
+    const SharedFactorization result = rotorlin::factorize(group, options);
+    check_descent(result);
+    check_consistent(group, result);
+  }
+  SECTION("identical layers") {
+    LayerGroup group(10);
+    const Matrix weight = random_matrix(7, 10, 60), factor = rotorlin::whiten(random_gram(10, 50, 61)).factor;
+    for (int i = 0; i < 3; ++i) group.add_layer(weight, group.add_gram(factor));
+    const SharedFactorization result = rotorlin::factorize(group, options);
+    check_descent(result);
+    check_consistent(group, result);
+    if (nonzeros == 0)
+      CHECK(result.objective == Approx(3 * alone(factor * weight.transpose(), 6)).epsilon(1e-9));
+  }
+  SECTION("a zero layer beside another, and zero layers alone") {
+    LayerGroup group(10);
+    const Matrix factor = rotorlin::whiten(random_gram(10, 50, 61)).factor, weight = random_matrix(7, 10, 62);
+    group.add_layer(Matrix::Zero(4, 10), group.add_gram(factor));
+    group.add_layer(weight, group.add_gram(rotorlin::whiten(random_gram(10, 50, 63)).factor));
+    const SharedFactorization result = rotorlin::factorize(group, options);
+    check_descent(result);
+    check_consistent(group, result);
+    CHECK(group.layer_coefficients(result.coefficients, 0).norm() < 1e-10);
+    if (nonzeros == 0) CHECK(result.objective == Approx(alone(group.terms()[1].whitened, 6)).epsilon(1e-6));
 
-      LayerGroup zeros(10);
-      zeros.add_layer(Matrix::Zero(4, 10), zeros.add_gram(factor));
-      zeros.add_layer(Matrix::Zero(5, 10), zeros.add_gram(factor));
-      CHECK(rotorlin::factorize(zeros, options).objective == 0);
+    LayerGroup zeros(10);
+    zeros.add_layer(Matrix::Zero(4, 10), zeros.add_gram(factor));
+    zeros.add_layer(Matrix::Zero(5, 10), zeros.add_gram(factor));
+    CHECK(rotorlin::factorize(zeros, options).objective == 0);
+  }
+  SECTION("Gram matrices of condition 1e8 and scales 1e6 apart") {
+    LayerGroup group(12);
+    const Matrix loud = 1e12 * random_gram(12, 1e8, 70), quiet = random_gram(12, 1e8, 71);
+    group.add_layer(random_matrix(8, 12, 72), group.add_gram(rotorlin::whiten(loud, 0).factor));
+    group.add_layer(random_matrix(8, 12, 73), group.add_gram(rotorlin::whiten(quiet, 0).factor), 1e12);
+    const SharedFactorization result = rotorlin::factorize(group, options);
+    check_consistent(group, result);
+    for (std::size_t i = 1; i < result.trace.size(); ++i) {
+      CHECK(result.trace[i].objective <= result.trace[i - 1].objective * (1 + 1e-9));
     }
-    SECTION("Gram matrices of condition 1e8 and scales 1e6 apart") {
-      LayerGroup group(12);
-      const Matrix loud = 1e12 * random_gram(12, 1e8, 70), quiet = random_gram(12, 1e8, 71);
-      group.add_layer(random_matrix(8, 12, 72), group.add_gram(rotorlin::whiten(loud, 0).factor));
-      group.add_layer(random_matrix(8, 12, 73), group.add_gram(rotorlin::whiten(quiet, 0).factor), 1e12);
-      const SharedFactorization result = rotorlin::factorize(group, options);
-      check_consistent(group, result);
-      for (std::size_t i = 1; i < result.trace.size(); ++i) {
-        CHECK(result.trace[i].objective <= result.trace[i - 1].objective * (1 + 1e-9));
-      }
-    }
-    SECTION("more atoms than weights, and than inputs") {
-      const LayerGroup group = random_group(5, {2, 2});
-      options.rank = 9;
-      const SharedFactorization result = rotorlin::factorize(group, options);
-      CHECK(result.objective < 1e-20 * group.energy());
-    }
+  }
+  SECTION("more atoms than weights, and than inputs") {
+    const LayerGroup group = random_group(5, {2, 2});
+    options.rank = 9;
+    const SharedFactorization result = rotorlin::factorize(group, options);
+    CHECK(result.objective < 1e-20 * group.energy());
   }
 }
 
@@ -242,11 +239,12 @@ TEST_CASE("Basis Sharing with equal Gram matrices is the truncated decomposition
   const Matrix factor = rotorlin::whiten(random_gram(9, 100, 90)).factor;
   LayerGroup group(9);
   for (std::uint64_t i = 0; i < 2; ++i) group.add_layer(random_matrix(6, 9, 91 + i), group.add_gram(factor));
-  Matrix both(9, 12);
-  both << group.terms()[0].whitened, group.terms()[1].whitened;
+  Matrix side_by_side(9, 12);
+  side_by_side << group.terms()[0].whitened, group.terms()[1].whitened;
   for (const auto mean : {rotorlin::MeanWhitening::plain, rotorlin::MeanWhitening::normalized}) {
     const rotorlin::SharedFactors factors = rotorlin::basis_sharing(group, 4, mean);
-    CHECK(group.objective(factors.dictionary, factors.coefficients) == Approx(alone(both, 4)).epsilon(1e-10));
+    CHECK(group.objective(factors.dictionary, factors.coefficients) ==
+          Approx(alone(side_by_side, 4)).epsilon(1e-10));
     const rotorlin::SharedFactors many = rotorlin::basis_sharing(group, 20, mean);
     CHECK(many.dictionary.allFinite());
     CHECK((many.dictionary.colwise().norm().array() > 0).all());

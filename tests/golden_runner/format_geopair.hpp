@@ -330,6 +330,8 @@ inline void check_compression(const json& c, Report& report) {
   };
   rotorlin::FactorizationOptions options;
   options.rank = size({"r", "r_dense", "dense_r"});
+  if (options.rank == 0 && c.contains("ratio"))
+    options.rank = rotorlin::dense_rank(group.inputs(), group.outputs(), c["ratio"]);
   if (options.rank > 0) {
     options.iterations = 100;
     const double dense = rotorlin::factorize(group, options).objective;
@@ -343,6 +345,14 @@ inline void check_compression(const json& c, Report& report) {
   options.nonzeros = size({"k", "k_sparse", "sparse_k"});
   if (options.nonzeros > 0) {
     if (const Index r = size({"r_sparse", "sparse_r"}); r > 0) options.rank = r;
+  } else if (c.contains("ratio") && c.contains("f_sparse_accept_max")) {
+    const rotorlin::DictionarySize sparse =
+        rotorlin::sparse_size(group.inputs(), group.outputs(), c["ratio"],
+                              c.value("ks", c.value("ks_ratio", rotorlin::default_ks_ratio)));
+    options.rank = sparse.rank;
+    options.nonzeros = sparse.nonzeros;
+  }
+  if (options.nonzeros > 0) {
     options.iterations = 60;
     at_most("f_sparse_accept_max", rotorlin::factorize(group, options).objective, 0);
   }

@@ -32,8 +32,11 @@ inline IdentityGauge identity_gauge(const ConstMatrixRef<double>& dictionary) {
   const Index d = dictionary.rows(), q = qr.rank();
   if (q == 0) detail::throw_invalid(who, ": the dictionary is zero");
   const auto& order = qr.colsPermutation().indices();
-  const Matrix<double> others = qr.matrixR().topLeftCorner(q, q).triangularView<Eigen::Upper>().solve(
-      qr.matrixR().topRightCorner(q, d - q));
+  Matrix<double> others(q, d - q);
+  if (q < d) {
+    others = qr.matrixR().topLeftCorner(q, q).triangularView<Eigen::Upper>().solve(
+        qr.matrixR().topRightCorner(q, d - q));
+  }
 
   IdentityGauge gauge{std::vector<Index>(order.data(), order.data() + q), Matrix<double>::Zero(d, q),
                       Matrix<double>(q, dictionary.cols())};

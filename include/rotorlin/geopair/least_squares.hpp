@@ -40,6 +40,7 @@ class LeastSquares {
 
   /// Q, m x rank: an orthonormal basis of the columns of F.
   Matrix<double> basis() const {
+    if (rank_ == 0) return Matrix<double>(qr_.rows(), 0);
     Matrix<double> q = Matrix<double>::Identity(qr_.rows(), pivoted_ ? complete_.rows() : rank_);
     if (pivoted_) q = q * (complete_.householderQ() * Matrix<double>::Identity(complete_.rows(), rank_));
     return qr_.householderQ() * q;

@@ -91,6 +91,7 @@ inline Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<do
     for (Index i = 0; i < b.rows(); ++i) {
       if (mask(i, j) != 0) support.push_back(i);
     }
+    if (support.empty()) continue;
     c(support, j) = solve_normal_equations(k(support, support), b(support, std::vector<Index>{j}));
   }
   return c;
