@@ -32,11 +32,12 @@ enum class Marker { circle, square, diamond, triangle, none };
 struct PlotSeries {
   std::string name;
   std::vector<double> x = {}, y = {};
-  std::vector<double> y_error = {};      ///< half lengths of error bars; empty: none
-  std::vector<std::string> labels = {};  ///< a text beside each point; empty: none
-  bool line = true;                      ///< joins the points
-  bool dashed = false;                   ///< the joining line
-  std::optional<Marker> marker = {};     ///< default: by the order of the series
+  std::vector<double> y_error = {};                   ///< half lengths of error bars; empty: none
+  std::vector<std::string> labels = {};               ///< a text beside each point; empty: none
+  bool line = true;                                   ///< joins the points
+  bool dashed = false;                                ///< the joining line
+  std::optional<Marker> marker = {};                  ///< default: by the order of the series
+  std::vector<double> band_low = {}, band_high = {};  ///< ends of a shaded band around the line; empty: none
 };
 
 class SvgPlot {
@@ -58,11 +59,13 @@ class SvgPlot {
 
   SvgPlot& series(PlotSeries s) {
     if (s.x.size() != s.y.size() || (!s.y_error.empty() && s.y_error.size() != s.x.size()) ||
-        (!s.labels.empty() && s.labels.size() != s.x.size())) {
-      throw std::invalid_argument("SvgPlot::series: '" + s.name + "' has " + std::to_string(s.x.size()) +
-                                  " x values, " + std::to_string(s.y.size()) + " y values, " +
-                                  std::to_string(s.y_error.size()) + " errors and " +
-                                  std::to_string(s.labels.size()) + " labels");
+        (!s.labels.empty() && s.labels.size() != s.x.size()) || s.band_low.size() != s.band_high.size() ||
+        (!s.band_low.empty() && s.band_low.size() != s.x.size())) {
+      throw std::invalid_argument(
+          "SvgPlot::series: '" + s.name + "' has " + std::to_string(s.x.size()) + " x values, " +
+          std::to_string(s.y.size()) + " y values, " + std::to_string(s.y_error.size()) + " errors, " +
+          std::to_string(s.labels.size()) + " labels and bands of " + std::to_string(s.band_low.size()) +
+          " and " + std::to_string(s.band_high.size()));
     }
     series_.push_back(std::move(s));
     return *this;
@@ -91,7 +94,8 @@ class SvgPlot {
         y,
         [](const PlotSeries& s, std::size_t i) {
           const double e = s.y_error.empty() ? 0 : s.y_error[i];
-          return std::pair(s.y[i] - e, s.y[i] + e);
+          return s.band_low.empty() ? std::pair(s.y[i] - e, s.y[i] + e)
+                                    : std::pair(s.band_low[i], s.band_high[i]);
         },
         references_);
     const auto px = [&](double v) { return frame.left + frame.width * x.position(v); };
@@ -141,6 +145,18 @@ class SvgPlot {
         "<clipPath id=\"frame\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/></clipPath>\n",
         frame.left - 8, frame.top - 8, frame.width + 16, frame.height + 16);
     o += "<g clip-path=\"url(#frame)\">\n";
+    for (std::size_t k = 0; k < series_.size(); ++k) {
+      const PlotSeries& s = series_[k];
+      std::string there, back;
+      for (std::size_t i = 0; i < s.band_low.size(); ++i) {
+        if (!x.contains(s.x[i]) || !y.contains(s.band_low[i]) || !y.contains(s.band_high[i])) continue;
+        there += format("%s%.2f %.2f", there.empty() ? "M" : "L", px(s.x[i]), py(s.band_high[i]));
+        back = format("L%.2f %.2f", px(s.x[i]), py(s.band_low[i])) + back;
+      }
+      if (there.empty()) continue;
+      o += "<path d=\"" + there + back + "Z\" fill=\"" + colours[k % colours.size()] +
+           "\" fill-opacity=\"0.16\"/>\n";
+    }
     for (std::size_t k = 0; k < series_.size(); ++k) {
       const PlotSeries& s = series_[k];
       const std::string colour = colours[k % colours.size()];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <string>
@@ -48,6 +49,20 @@ TEST_CASE("a plot draws every finite point, and only those") {
   for (auto at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1)) ++circles;
   CHECK(circles == 3);  // two points and the legend
   CHECK_THROWS_WITH(plot.series("s", {1, 2}, {1}), Contains("2 x values, 1 y values"));
+}
+
+TEST_CASE("a band is one closed shape, and must have both ends for every point") {
+  SvgPlot plot("bands");
+  plot.log_y().series(
+      {.name = "b", .x = {1, 2, 3}, .y = {2, 3, 4}, .band_low = {1, 0, 2}, .band_high = {3, 4, 9}});
+  const std::string svg = plot.svg();
+  const auto shape = svg.substr(0, svg.find("fill-opacity")).rfind("<path");
+  REQUIRE(shape != std::string::npos);
+  const std::string path = svg.substr(shape, svg.find("/>", shape) - shape);
+  CHECK(std::count(path.begin(), path.end(), 'L') == 3);  // the point at 0 is on no logarithmic axis
+  CHECK_THAT(path, Contains("Z"));
+  CHECK_THROWS_WITH(plot.series({.name = "s", .x = {1}, .y = {1}, .band_low = {1}}),
+                    Contains("bands of 1 and 0"));
 }
 
 TEST_CASE("plots without data, of one point, of equal points") {
