@@ -11,7 +11,8 @@
 ///     X = P ((P^T S Q) / (alpha a^T + beta b^T)) Q^T.
 ///
 /// P comes from the factors and not from the products, which would square their condition: an orthogonal
-/// factorisation of the stack of both, balanced, and the CS decomposition of its two halves. More terms are solved by conjugate gradients, preconditioned by one Kronecker product.
+/// factorisation of the stack of both, balanced, and the CS decomposition of its two halves. More terms are
+/// solved by conjugate gradients, preconditioned by one Kronecker product.
 #pragma once
 
 #include <Eigen/Cholesky>
