@@ -178,10 +178,9 @@ void gradient_error(const Options& options) {
                {"90 %", "float_iterated_q90"},
                {"exact:\nmedian", "float_exact_median"},
                {"90 %", "float_exact_q90"}});
-  SvgPlot gradient_plot("Error of the gradient through K recorded steps",
-                        format("Cl(6), %d random bivectors a point: median and 10 to 90 %%. The vectors had "
-                               "converged; the exact gradient is the reference.",
-                               count));
+  SvgPlot gradient_plot(
+      "Error of the gradient through K recorded steps",
+      format("Cl(6), converged vectors; %d bivectors a point, median and 10 to 90 %%.", count));
   gradient_plot.x_axis("gap between the two largest angles, relative").log_x();
   gradient_plot.y_axis("relative error of dL/db").log_y();
   SvgPlot float_plot("Error of the rotor in float32",
