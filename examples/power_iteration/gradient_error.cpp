@@ -159,7 +159,7 @@ void gradient_error(const Options& options) {
                  {"75 %", "error_q75"},
                  {"95 %", "error_q95"},
                  {"cosine to\nthe exact", "cosine_median"},
-                 {"response to\nwhat counts 0", "normal_response_median"},
+                 {"response\nwhere it is 0", "normal_response_median"},
                  {"error of\nthe rotor", "rotor_error_median"}});
   for (int n : {4, 5, 6, 8, 9, 11}) generic_bivectors(n, count, random, generic);
   std::printf("\n%s\n", generic.text().c_str());

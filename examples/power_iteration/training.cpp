@@ -268,9 +268,10 @@ void training(const Options& options) {
 
         if (n == 6 && rate == 0.05 && problem.start_deviation == 0) {
           SvgPlot plot(
-              "Loss with the exact and the published gradient: " + problem.name,
+              "Loss of fits: " + problem.name,
               format("Cl(6), Adam, cosine from %g to 0, %d seeds: median and quartiles.", rate, seeds));
-          plot.x_axis("step").y_axis("relative squared error").log_y();
+          plot.x_axis("step").y_axis("relative squared error");
+          if (problem.pairs == 1) plot.log_y();
           plot.series(band_of("exact", of[0])).series(band_of("published", of[1]));
           plot.write(options.out / (problem.pairs == 1 ? "power_iteration_training_one.svg"
                                                        : "power_iteration_training_sum.svg"));
