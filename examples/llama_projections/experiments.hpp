@@ -18,7 +18,7 @@ struct Setup {
   std::vector<Token> calibration, evaluation;
   std::filesystem::path out;
   FitBudget budget;
-  Index samples = 20480;  ///< tokens of the calibration stream, four fifths to fit and one fifth to choose
+  Index samples = 40960;  ///< tokens of the calibration stream, four fifths to fit and one fifth to choose
   Index windows = 79;     ///< of the evaluation stream
 
   Index calibration_windows() const {

@@ -34,8 +34,8 @@ llama_projections --timing
   --max-layers N     replace up to N layers at once (default: 3)
   --tuples N         at most N sets of each number of layers, drawn at random (default: all)
   --retrain-output   adapts the output projection behind the replaced ones, by least squares
-  --samples N        calibration tokens; a fifth of them is kept to choose by (default: 20480)
-  --epochs N         passes of the rotor network over the samples (default: 4)
+  --samples N        calibration tokens; a fifth of them is kept to choose by (default: 40960)
+  --epochs N         passes of the rotor network over the samples (default: 20)
   --steps N          steps that fit a rotor layer, each with all samples (default: 300)
   --windows N        windows of 256 tokens to evaluate on (default: 79)
   --prompt TEXT      what the texts begin with
@@ -43,7 +43,7 @@ llama_projections --timing
   --quick            a look within a minute: 5120 samples, 1 epoch, 60 steps, 3 sets, 8 windows
 
   --width-depth      the error of one projection against width and depth of the rotor network instead
-  --layer N          its layer, from 1 (default: the middle one)
+  --layer N          its layer, from 0 (default: the middle one)
   --projection NAME  q, k, v, o, w1, w2 or w3 (default: q)
 
   --timing           fits the paper's network to a made-up projection of 2048 features
@@ -54,7 +54,7 @@ struct Options {
   std::filesystem::path out = "out";
   ReplacementOptions replacement;
   FitBudget budget;
-  Index samples = 20480, windows = 79, layer = 0;
+  Index samples = 40960, windows = 79, layer = -1;
   Projection projection = Projection::q;
   bool width_depth = false, timing = false;
 };
@@ -96,7 +96,7 @@ Options parse(int count, char** values) {
     } else if (arguments.is("--width-depth")) {
       options.width_depth = true;
     } else if (arguments.is("--layer")) {
-      options.layer = arguments.number(1, many);
+      options.layer = arguments.number(0, many);
     } else if (arguments.is("--projection")) {
       const std::string wanted = arguments.value();
       const auto found = std::find_if(all_projections.begin(), all_projections.end(),
@@ -166,8 +166,7 @@ void run(const Options& options) {
   const Setup setup = prepare(options);
   if (options.width_depth) {
     const Index layers = setup.model.config().layers;
-    compare_width_and_depth(setup, options.layer == 0 ? (layers - 1) / 2 : options.layer - 1,
-                            options.projection);
+    compare_width_and_depth(setup, options.layer < 0 ? (layers - 1) / 2 : options.layer, options.projection);
   } else {
     replace_projections(setup, options.replacement);
   }

@@ -43,9 +43,12 @@ RotorNetwork<float> make_network(Index in, Index out, const NetworkShape& shape,
                              {.hidden = shape.hidden,
                               .depth = shape.depth,
                               .width = shape.width,
+                              .normalize = shape.normalize,
                               .parallel_output = shape.depth == 0,
                               .seed = seed});
 }
+
+Index power_of_two(Index n) { return static_cast<Index>(std::bit_floor(static_cast<std::size_t>(n))); }
 
 /// The paper's optimiser: Adam, learning rate 0.05, batches of 256.
 FitOptions paper_options(const FitBudget& budget) {
@@ -71,6 +74,21 @@ Replacement fit_rotor_linear(const Samples& samples, const Matrix<float>& weight
   options.learning_rate = 0.1;
   fit_dense(layer, weight, samples.gram, options);
   return replacement(std::move(layer), clock);
+}
+
+/// With or without the normalisation, whichever is better on the validation samples.
+Replacement fit_better_network(const Samples& samples, const Matrix<float>& weight, const FitBudget& budget) {
+  const Stopwatch clock;
+  NetworkShape shape = network_shape(weight.cols(), weight.rows());
+  Replacement with = fit_network(samples, weight, shape, budget);
+  shape.normalize = false;
+  Replacement without = fit_network(samples, weight, shape, budget);
+  const auto error = [&](const Replacement& r) {
+    return relative_error(r.map, weight, samples.x_validation);
+  };
+  Replacement& better = error(with) < error(without) ? with : without;
+  better.seconds = clock.seconds();
+  return std::move(better);
 }
 
 }  // namespace
@@ -127,27 +145,15 @@ Replacement fit_blocks(const Samples& samples, const Matrix<float>& weight, Inde
 }
 
 NetworkShape network_shape(Index in, Index out) {
-  const auto power = [](Index n) { return static_cast<Index>(std::bit_floor(static_cast<std::size_t>(n))); };
   const Index limit = out * block_width(in);
-  const NetworkShape paper{power(in), 2, 3};
-  const auto parameters = [&](const NetworkShape& shape) {
-    return make_network(in, out, shape, 0).num_parameters();
-  };
-  if (parameters(paper) < limit) return paper;
-  NetworkShape best{2, 0, 1};
-  Index most = 0;
-  for (Index hidden = power(in); hidden >= 2; hidden /= 2) {
-    for (Index depth = 0; depth <= paper.depth; ++depth) {
-      for (Index width = 1; width <= paper.width; ++width) {
-        const NetworkShape shape{hidden, depth, width};
-        const Index count = parameters(shape);
-        if (count >= limit || count <= most) continue;
-        most = count;
-        best = shape;
-      }
-    }
+  NetworkShape shape{power_of_two(in), 2, 3};
+  const auto too_many = [&] { return make_network(in, out, shape, 0).num_parameters() >= limit; };
+  while (too_many() && shape.hidden > 2) {
+    shape.hidden = shape.hidden > power_of_two(out) ? power_of_two(out) : shape.hidden / 2;
+    shape.width = 3;
+    while (too_many() && shape.width > 1) --shape.width;
   }
-  return best;
+  return shape;
 }
 
 Replacement fit_network(const Samples& samples, const Matrix<float>& weight, const NetworkShape& shape,
@@ -172,11 +178,7 @@ Method method(std::string_view name) {
             }};
   }
   if (name == "RotorLinear") return {text, fit_rotor_linear};
-  if (name == "RotorNetwork") {
-    return {text, [](const Samples& samples, const Matrix<float>& weight, const FitBudget& budget) {
-              return fit_network(samples, weight, network_shape(weight.cols(), weight.rows()), budget);
-            }};
-  }
+  if (name == "RotorNetwork") return {text, fit_better_network};
   Index rank = 0;
   if (name.starts_with("LR")) {
     const char* end = name.data() + name.size();

@@ -263,13 +263,13 @@ void print_texts(const Setup& setup, const ReplacementOptions& options) {
   std::string names;
   for (Index i = 0; i < replaced; ++i) {
     tuple.push_back((2 * i + 1) * layers / (2 * replaced));
-    names += (i > 0 ? ", " : "") + std::to_string(tuple.back() + 1);
+    names += (i > 0 ? ", " : "") + std::to_string(tuple.back());
   }
   const auto print = [&](const std::string& method, const Llama& model) {
     std::printf("\n%s: %s\n", method.c_str(),
                 generate(model, setup.tokenizer, options.prompt, 100, 0, setup.budget.seed).c_str());
   };
-  std::printf("\nTexts with the projections of layers %s replaced, the likeliest token each time\n",
+  std::printf("\nTexts with the projections of layers %s (from 0) replaced, the likeliest token each time\n",
               names.c_str());
   print("original", setup.model);
   for (const std::string& name : options.methods) {

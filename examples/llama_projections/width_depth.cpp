@@ -11,6 +11,9 @@ namespace examples {
 
 void compare_width_and_depth(const Setup& setup, Index layer, Projection projection) {
   const Llama& model = setup.model;
+  if (layer >= model.config().layers) {
+    rotorlin::detail::throw_invalid("--layer: ", layer, ", expected 0 to ", model.config().layers - 1);
+  }
   const Matrix<float>& weight = model.weight(projection, layer);
   Calibration calibration(setup);
   Stream evaluation(model, setup.evaluation, setup.windows);
@@ -28,7 +31,7 @@ void compare_width_and_depth(const Setup& setup, Index layer, Projection project
                {"relative error\ncalibration", "error_validation"},
                {"\nevaluation", "error"},
                {"fit", "seconds"}});
-  SvgPlot plot(format("Projection %s of layer %ld of %s", name(projection), static_cast<long>(layer + 1),
+  SvgPlot plot(format("Projection %s of layer %ld (from 0) of %s", name(projection), static_cast<long>(layer),
                       setup.name.c_str()),
                "Relative error of the output on held-out text. Lower and further left is better.");
   plot.x_axis(format("parameters (the matrix has %s)", with_commas(weight.size()).c_str())).log_x();
