@@ -104,10 +104,10 @@ void generic_bivectors(int n, int count, rotorlin::Random& random, Table& table)
   }
   const auto percent = [&](double share) {
     const double e = quantile(gradient, share);
-    return std::vector<Table::Cell>{{format("%.1f %%", 100 * e), format("%.6g", e)}};
+    return Table::Cell(format("%.1f %%", 100 * e), format("%.6g", e));
   };
-  std::vector<Table::Cell> row = {std::to_string(n), with_commas(1L << n), format("%.2f", median(steps))};
-  for (double share : {0.05, 0.25, 0.5, 0.75, 0.95}) row.push_back(percent(share).front());
+  std::vector<Table::Cell> row = {std::to_string(n), with_commas(1LL << n), format("%.2f", median(steps))};
+  for (double share : {0.05, 0.25, 0.5, 0.75, 0.95}) row.push_back(percent(share));
   row.push_back(format("%.3f", median(cosine)));
   row.push_back(format("%.2g", median(normal)));
   row.push_back(format("%.1e", median(rotor)));
