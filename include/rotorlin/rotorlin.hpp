@@ -43,6 +43,7 @@
 #include "rotorlin/geopair/layer_grouping.hpp"
 #include "rotorlin/geopair/least_squares.hpp"
 #include "rotorlin/geopair/matching.hpp"
+#include "rotorlin/geopair/output_coding.hpp"
 #include "rotorlin/geopair/mpi.hpp"
 #include "rotorlin/geopair/pairing.hpp"
 #include "rotorlin/geopair/refit.hpp"

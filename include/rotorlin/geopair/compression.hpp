@@ -82,8 +82,8 @@ struct LayerOptions {
   /// Layers of one type have one place in every block. "": the name without its numbers.
   std::string type = {};
   double importance = 1;  ///< the damage of one unit of (relative) error, > 0
-  /// output: layers share the other factor, W ~ D C^T, which suits wide inputs with narrow outputs; dense and
-  /// exact under every method.
+  /// output: layers share the other factor, W ~ D C^T, which suits wide inputs with narrow outputs; where
+  /// coefficients are dense, one exact decomposition
   DictionarySide side = DictionarySide::input;
   VectorX<float> bias = {};  ///< passed on
 };

@@ -23,6 +23,7 @@
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/geopair/gauge.hpp"
 #include "rotorlin/geopair/layer_group.hpp"
+#include "rotorlin/geopair/output_coding.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/whitening.hpp"
 
@@ -128,7 +129,7 @@ class GroupProblem {
   /// Rank and nonzeros for a ratio, sparse where the method is and a sparse one fits; none where not a single
   /// atom fits.
   std::optional<DictionarySize> size(double ratio) const {
-    if (is_sparse(options_.method) && side() == DictionarySide::input) {
+    if (is_sparse(options_.method)) {
       const DictionarySize size = sparse_size(shared(), own_, ratio, options_.ks_ratio);
       if (size.rank > 0 && size.nonzeros < size.rank) return size;
     }
@@ -139,7 +140,7 @@ class GroupProblem {
 
   Solution solve(DictionarySize size, int iterations,
                  const std::function<void(double)>& progress = {}) const {
-    if (side() == DictionarySide::output) return solve_output(size.rank);
+    if (side() == DictionarySide::output) return solve_output(size, iterations, progress);
     Solution solution;
     std::vector<Matrix<double>> of_terms;
     if (is_closed_form(options_.method)) {
@@ -149,20 +150,10 @@ class GroupProblem {
       solution.dictionary = std::move(factors.dictionary);
       of_terms = std::move(factors.coefficients);
     } else {
-      FactorizationOptions options;
-      options.rank = size.rank;
-      options.nonzeros = size.nonzeros;
-      options.iterations = iterations;
+      FactorizationOptions options = factorization(size, iterations);
       // one Gram matrix and no zeros: the start is the optimum
       if (group_.terms().size() == 1 && size.nonzeros == 0) options.iterations = 0;
-      options.tolerance = options_.tolerance;
-      options.monotone = options_.monotone;
-      options.ksvd = options_.ksvd;
-      if (progress) {
-        options.progress = [&](int iteration, double) {
-          progress(static_cast<double>(iteration + 1) / options.iterations);
-        };
-      }
+      report_to(progress, options);
       SharedFactorization result = factorize(group_, options);
       solution.objective = result.objective;
       solution.trace = std::move(result.trace);
@@ -259,14 +250,42 @@ class GroupProblem {
     return whitenings_[number].factor.triangularView<Eigen::Upper>() * m.transpose();
   }
 
-  Solution solve_output(Index rank) const {
+  FactorizationOptions factorization(DictionarySize size, int iterations) const {
+    FactorizationOptions options;
+    options.rank = size.rank;
+    options.nonzeros = size.nonzeros;
+    options.iterations = iterations;
+    options.tolerance = options_.tolerance;
+    options.monotone = options_.monotone;
+    options.ksvd = options_.ksvd;
+    return options;
+  }
+  static void report_to(const std::function<void(double)>& progress, FactorizationOptions& options) {
+    if (!progress) return;
+    options.progress = [&progress, all = options.iterations](int iteration, double) {
+      progress(static_cast<double>(iteration + 1) / all);
+    };
+  }
+
+  Solution solve_output(DictionarySize size, int iterations,
+                        const std::function<void(double)>& progress) const {
     std::vector<Matrix<double>> factors, weights;
     for (const OutputLayer& layer : output_) {
       factors.push_back(layer.factor);
       weights.push_back(layer.weight);
     }
-    SharedFactors shared = output_sharing(factors, weights, rank);
     Solution solution;
+    if (size.nonzeros > 0) {
+      FactorizationOptions options = factorization(size, iterations);
+      report_to(progress, options);
+      SharedFactorization result = output_coding(factors, weights, options);
+      solution.objective = result.objective;
+      solution.trace = std::move(result.trace);
+      solution.dictionary = result.dictionary.transpose();
+      solution.coefficients = std::move(result.coefficients);
+      return solution;
+    }
+    SharedFactors shared = output_sharing(factors, weights, size.rank);
     for (std::size_t i = 0; i < output_.size(); ++i) {
       const Matrix<double> missing = weights[i] - shared.coefficients[i] * shared.dictionary;
       solution.objective += (factors[i].triangularView<Eigen::Upper>() * missing).eval().squaredNorm();

@@ -32,6 +32,9 @@ struct PursuitOptions {
   bool safe_step = false;  ///< begin at the step 1 / lambda_max instead of 1
   int max_rounds = 100;
   int gradient_steps = 10;  ///< of conjugate gradients on a support; ten reach about 1e-8
+  /// lambda_max of K with atoms of length 1, where it is known: many calls with one dictionary save its
+  /// estimate.
+  double largest_eigenvalue = 0;
 };
 
 /// Coefficients (r x n, at most k nonzeros a column) and what is left of each column's energy.
@@ -145,7 +148,9 @@ inline SparseCode hard_thresholding_pursuit(const Matrix<double>& gram, const Ma
   const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
   const Matrix<double> scaled = inverse.asDiagonal() * gram * inverse.asDiagonal();
   const Matrix<double> right = inverse.asDiagonal() * products;
-  const double lambda = detail::largest_eigenvalue(scaled), floor = lambda > 1 ? 1 / lambda : 1;
+  const double lambda =
+      options.largest_eigenvalue > 0 ? options.largest_eigenvalue : detail::largest_eigenvalue(scaled);
+  const double floor = lambda > 1 ? 1 / lambda : 1;
   const bool exact =
       options.solver == SupportSolver::cholesky || (options.solver == SupportSolver::automatic && k <= 48);
   std::vector<Index> order;

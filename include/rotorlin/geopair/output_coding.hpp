@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sparse coefficients where layers share their outputs, W_i ~ C_i D:
+///
+///     f(D, C) = sum_i |L_i (W_i - C_i D)|_F^2 -> min,      W_i: d_i x n, D: r x n, at most k nonzeros a row
+///     of C_i.
+///
+/// The rows of C_i are coupled by G_i = L_i^T L_i, so they are coded one after another: with E = W - C D, f
+/// depends on the row j as
+///
+///     G_jj |t - c_j D|^2 + const,      t = c_j D + (G E)_j / G_jj,
+///
+/// an ordinary sparse coding of t, in which the row makes up for the errors of all others (as the rounding of
+/// one weight does for that of the others in optimal brain quantisation, Frantar and Alistarh 2022). D for
+/// given C is an exact least squares, sum_i C_i^T G_i C_i D = sum_i C_i^T G_i W_i.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/geopair/basis_sharing.hpp"
+#include "rotorlin/geopair/shared_factorization.hpp"
+#include "rotorlin/geopair/sparse_coding.hpp"
+
+namespace rotorlin {
+
+namespace detail {
+
+class OutputAlternation {
+ public:
+  OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
+                    const FactorizationOptions& options)
+      : weights_(weights), options_(options) {
+    const Index n = weights[0].cols(), spanned = std::min(options.rank, n);
+    d_.resize(options.rank, n);
+    d_.topRows(spanned) = output_sharing(factors, weights, spanned).dictionary;
+    Index rows = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const auto factor = factors[i].triangularView<Eigen::Upper>();
+      grams_.push_back(factor.transpose() * Matrix<double>(factor));
+      c_.push_back(Matrix<double>::Zero(weights[i].rows(), options.rank));
+      rows += weights[i].rows();
+    }
+    for (Index j = spanned; j < options.rank; ++j) {  // rows of W at equal distances
+      Index row = (j - spanned) * rows / (options.rank - spanned);
+      std::size_t i = 0;
+      for (; row >= weights[i].rows(); ++i) row -= weights[i].rows();
+      d_.row(j) = weights[i].row(row);
+    }
+  }
+
+  SharedFactorization run() {
+    const int cold = options_.monotone ? 0 : 2 * options_.iterations / 3;
+    code(false);
+    evaluate(HalfStep::coefficients);
+    SharedFactorization best = point();
+    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
+      move_dictionary();
+      evaluate(HalfStep::dictionary);
+      if (objective_ < best.objective) best = point();
+      if (iteration == cold && cold > 0) restore(best);
+      code(iteration >= cold);
+      evaluate(HalfStep::coefficients);
+      if (options_.progress) options_.progress(iteration, objective_);
+    }
+    if (best.objective < objective_) restore(best);
+    best = point();
+    best.trace = std::move(trace_);
+    return best;
+  }
+
+ private:
+  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
+  void restore(const SharedFactorization& point) {
+    d_ = point.dictionary;
+    c_ = point.coefficients;
+    objective_ = point.objective;
+  }
+
+  Matrix<double> missing(std::size_t i) const { return weights_[i] - c_[i] * d_; }
+
+  void evaluate(HalfStep step) {
+    objective_ = 0;
+    for (std::size_t i = 0; i < c_.size(); ++i) {
+      const Matrix<double> error = missing(i);
+      objective_ += (grams_[i] * error).cwiseProduct(error).sum();
+    }
+    trace_.push_back({step, objective_});
+  }
+
+  /// In correction form; what no coefficient uses keeps its old value.
+  void move_dictionary() {
+    Matrix<double> left = Matrix<double>::Zero(d_.rows(), d_.rows()),
+                   right = Matrix<double>::Zero(d_.rows(), d_.cols());
+    for (std::size_t i = 0; i < c_.size(); ++i) {
+      const Matrix<double> image = grams_[i] * c_[i];
+      left.noalias() += c_[i].transpose() * image;
+      right.noalias() += image.transpose() * missing(i);
+    }
+    const VectorX<double> lengths = left.diagonal().cwiseMax(0).cwiseSqrt();
+    const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
+    left = inverse.asDiagonal() * left * inverse.asDiagonal();
+    left.diagonal().array() = 1;
+    d_ += inverse.asDiagonal() * solve_normal_equations(left, inverse.asDiagonal() * right);
+  }
+
+  /// From the present coefficients, or from nothing.
+  void code(bool warm) {
+    const Matrix<double> gram = d_ * d_.transpose();
+    const VectorX<double> lengths = gram.diagonal().cwiseSqrt();
+    const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
+    PursuitOptions options;
+    options.nonzeros = options_.nonzeros;
+    options.solver = options_.solver;
+    options.largest_eigenvalue = largest_eigenvalue(inverse.asDiagonal() * gram * inverse.asDiagonal());
+    Eigen::RowVectorXd target(d_.cols()), change(d_.cols());
+    for (std::size_t i = 0; i < c_.size(); ++i) {
+      Matrix<double> error = missing(i);
+      Matrix<double> pull = error.transpose() * grams_[i];  // n x d_i
+      for (Index j = 0; j < c_[i].rows(); ++j) {
+        const Eigen::RowVectorXd old = c_[i].row(j) * d_;
+        target = old + pull.col(j).transpose() / grams_[i](j, j);
+        const Matrix<double> start = c_[i].row(j).transpose();
+        const SparseCode code = hard_thresholding_pursuit(gram, d_ * target.transpose(),
+                                                          VectorX<double>::Constant(1, target.squaredNorm()),
+                                                          options, warm ? &start : nullptr);
+        c_[i].row(j) = code.coefficients.transpose();
+        change = old - c_[i].row(j) * d_;
+        pull.noalias() += change.transpose() * grams_[i].row(j);
+      }
+    }
+  }
+
+  const std::vector<Matrix<double>>& weights_;
+  const FactorizationOptions& options_;
+  std::vector<Matrix<double>> grams_, c_;
+  Matrix<double> d_;
+  double objective_ = 0;
+  std::vector<TracePoint> trace_;
+};
+
+}  // namespace detail
+
+/// D (r x n) and C_i (d_i x r) with at most options.nonzeros nonzeros a row. factors: L_i, d_i x d_i, upper
+/// triangular; weights: W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or unless 1
+/// <= nonzeros <= rank.
+inline SharedFactorization output_coding(const std::vector<Matrix<double>>& factors,
+                                         const std::vector<Matrix<double>>& weights,
+                                         const FactorizationOptions& options) {
+  constexpr const char* who = "output_coding";
+  if (weights.empty() || factors.size() != weights.size() || options.nonzeros < 1 ||
+      options.rank < options.nonzeros || options.iterations < 0) {
+    detail::throw_invalid(who, ": ", factors.size(), " factors, ", weights.size(),
+                          " weights, rank = ", options.rank, ", nonzeros = ", options.nonzeros,
+                          ", iterations = ", options.iterations,
+                          ", expected as many of the first, >= 1, 1 <= nonzeros <= rank, iterations >= 0");
+  }
+  return detail::OutputAlternation(factors, weights, options).run();
+}
+
+}  // namespace rotorlin
