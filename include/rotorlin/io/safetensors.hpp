@@ -431,21 +431,16 @@ class SafetensorsWriter {
   /// shape, or when the name is taken.
   void add_raw(const std::string& name, DType dtype, std::vector<Index> shape,
                std::span<const std::byte> bytes) {
-    std::size_t expected = size_of(dtype);
-    for (const Index d : shape) {
-      if (d < 0 || __builtin_mul_overflow(expected, static_cast<std::size_t>(d), &expected)) {
-        detail::throw_invalid("SafetensorsWriter: tensor '", name, "' has the impossible shape ",
-                              detail::shape(shape));
-      }
-    }
-    if (bytes.size() != expected) {
-      detail::throw_invalid("SafetensorsWriter: tensor '", name, "' of shape ", detail::shape(shape), " and ",
-                            name_of(dtype), " needs ", expected, " bytes, given ", bytes.size());
-    }
-    if (name == "__metadata__" || !names_.insert(name).second) {
-      detail::throw_invalid("SafetensorsWriter: the name '", name, "' is taken");
-    }
-    entries_.push_back({{name, dtype, std::move(shape), 0, 0}, {bytes.begin(), bytes.end()}});
+    check_new(name, dtype, shape, bytes.size());
+    entries_.push_back({{name, dtype, std::move(shape), 0, 0}, {bytes.begin(), bytes.end()}, {}});
+  }
+
+  /// The same without a copy: the bytes must live until the last `write`. For files larger than memory, of
+  /// which parts are mapped from other files.
+  void add_view(const std::string& name, DType dtype, std::vector<Index> shape,
+                std::span<const std::byte> bytes) {
+    check_new(name, dtype, shape, bytes.size());
+    entries_.push_back({{name, dtype, std::move(shape), 0, 0}, {}, bytes});
   }
 
   /// std::runtime_error when the file cannot be written, std::invalid_argument when a name is not UTF-8.
@@ -466,15 +461,35 @@ class SafetensorsWriter {
     TemporaryFile file(path);
     file.write(std::as_bytes(std::span(&header_size, 1)));
     file.write(std::as_bytes(std::span(header)));
-    for (const Entry* entry : order) file.write(entry->bytes);
+    for (const Entry* entry : order) file.write(entry->bytes());
     file.commit();
   }
 
  private:
   struct Entry {
     TensorInfo info;
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> copy;
+    std::span<const std::byte> view;  // of what is not copied
+    std::span<const std::byte> bytes() const { return copy.empty() ? view : copy; }
   };
+
+  /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
+  void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes) {
+    std::size_t expected = size_of(dtype);
+    for (const Index d : shape) {
+      if (d < 0 || __builtin_mul_overflow(expected, static_cast<std::size_t>(d), &expected)) {
+        detail::throw_invalid("SafetensorsWriter: tensor '", name, "' has the impossible shape ",
+                              detail::shape(shape));
+      }
+    }
+    if (bytes != expected) {
+      detail::throw_invalid("SafetensorsWriter: tensor '", name, "' of shape ", detail::shape(shape), " and ",
+                            name_of(dtype), " needs ", expected, " bytes, given ", bytes);
+    }
+    if (name == "__metadata__" || !names_.insert(name).second) {
+      detail::throw_invalid("SafetensorsWriter: the name '", name, "' is taken");
+    }
+  }
 
   /// A new file beside `target` that takes its place at `commit()`, and vanishes otherwise.
   class TemporaryFile {
@@ -534,7 +549,7 @@ class SafetensorsWriter {
     if (!metadata_.empty()) header["__metadata__"] = metadata_;
     std::size_t offset = 0;
     for (const Entry* entry : order) {
-      const std::size_t end = offset + entry->bytes.size();
+      const std::size_t end = offset + entry->bytes().size();
       header[entry->info.name] = {{"dtype", name_of(entry->info.dtype)},
                                   {"shape", entry->info.shape},
                                   {"data_offsets", {offset, end}}};
