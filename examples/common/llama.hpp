@@ -185,6 +185,11 @@ class Llama {
   Matrix<float>& classifier() { return config_.tied ? embedding_ : classifier_; }
   const Matrix<float>& classifier() const { return config_.tied ? embedding_ : classifier_; }
 
+  /// The weights of the norms, dim x 1.
+  Matrix<float>& attention_norm(Index layer) { return at(layer).attention_norm; }
+  Matrix<float>& ffn_norm(Index layer) { return at(layer).ffn_norm; }
+  Matrix<float>& final_norm() { return final_norm_; }
+
   /// Lets `map` stand in for a weight.
   void replace(Index layer, Projection p, Map map) { at(layer).maps[number(p)] = std::move(map); }
   void restore(Index layer, Projection p) { replace(layer, p, nullptr); }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "common/progress.hpp"
+#include "common/svg_plot.hpp"
+#include "parts.hpp"
+
+namespace examples {
+
+using rotorlin::BudgetAllocation;
+using rotorlin::CompressionMethod;
+using rotorlin::LayerWeighting;
+using rotorlin::Pairing;
+
+namespace {
+
+constexpr const char* csv_header =
+    "model,method,ratio,groups,cross_entropy,kept_bytes_fraction,relative_error,seconds";
+
+/// The lines of a CSV file whose first three cells are not (model, method, ratio).
+std::vector<std::string> other_rows(const std::filesystem::path& file,
+                                    const std::vector<std::string>& replaced) {
+  std::vector<std::string> lines;
+  if (!std::filesystem::exists(file)) return lines;
+  std::istringstream text(read_file(file));
+  std::string line;
+  std::getline(text, line);
+  if (line != csv_header) return lines;
+  while (std::getline(text, line)) {
+    const bool mine = std::any_of(replaced.begin(), replaced.end(),
+                                  [&](const std::string& start) { return line.starts_with(start); });
+    if (!mine) lines.push_back(line);
+  }
+  return lines;
+}
+
+void plot_methods(const Setup& setup, const std::vector<Rows::Row>& rows, double uncompressed) {
+  SvgPlot plot("Cross-entropy against what is removed",
+               setup.name + ", bytes of all projections, masks included");
+  plot.x_axis("removed, %").y_axis("cross-entropy, nats");
+  plot.reference(uncompressed, "uncompressed");
+  for (const std::string& method : method_names()) {
+    PlotSeries series{.name = method};
+    for (const Rows::Row& row : rows) {
+      if (row.recipe.method != method) continue;
+      series.x.push_back(100 * row.recipe.options.ratio);
+      series.y.push_back(row.outcome.cross_entropy);
+    }
+    if (!series.x.empty()) plot.series(series);
+  }
+  plot.write(setup.out / (setup.name + "_methods.svg"));
+}
+
+}  // namespace
+
+std::vector<std::string> method_names() {
+  return {"plain_svd",      "svd_llm",
+          "basis_sharing",  "sparse_single",
+          "geopair_dense",  "geopair_dense_identity",
+          "geopair_sparse", "geopair_groups_inputs",
+          "geopair_groups"};
+}
+
+Recipe recipe(const Setup& setup, const std::string& method, double ratio) {
+  Recipe result{.method = method, .options = {}};
+  rotorlin::CompressorOptions& options = result.options;
+  options.ratio = ratio;
+  options.iterations = setup.iterations;
+  const auto pairs_by_gain = [&] {
+    options.pairing = Pairing::gain;
+    options.across_types = true;
+    options.group_size = 2;
+  };
+  if (method == "plain_svd") {
+    options.method = CompressionMethod::plain_svd;
+  } else if (method == "svd_llm") {
+    options.method = CompressionMethod::svd_llm;
+  } else if (method == "basis_sharing") {
+    options.method = CompressionMethod::basis_sharing;
+  } else if (method == "sparse_single") {
+    options.method = CompressionMethod::sparse_single;
+  } else if (method == "geopair_dense") {
+    options.method = CompressionMethod::geopair_dense;
+    options.iterations = 30;
+    pairs_by_gain();
+  } else if (method == "geopair_dense_identity") {
+    options.method = CompressionMethod::geopair_dense;
+    options.identity_gauge = true;
+    options.iterations = 30;
+    result.refit = true;
+    pairs_by_gain();
+  } else if (method == "geopair_sparse") {
+    result.output_side = true;
+    pairs_by_gain();
+  } else if (method == "geopair_groups_inputs") {
+  } else if (method == "geopair_groups") {
+    result.output_side = true;
+  } else {
+    rotorlin::detail::throw_invalid("recipe: no method '", method, "'");
+  }
+  return result;
+}
+
+void compare_methods(Study& study, const std::vector<std::string>& methods,
+                     const std::vector<double>& ratios) {
+  const Setup& setup = study.setup();
+  Rows rows(study, methods.size() * ratios.size());
+  std::string fresh;
+  std::vector<std::string> replaced;
+  for (const double ratio : ratios) {
+    for (const std::string& method : methods) {
+      const Outcome& o = rows.add(format("%.0f %% %s", 100 * ratio, method.c_str()), 100 * ratio,
+                                  recipe(setup, method, ratio));
+      replaced.push_back(setup.name + "," + method + format(",%g,", ratio));
+      fresh += replaced.back() + format("%zu,%.6f,%.6f,%.6f,%.2f\n", o.groups.size(), o.cross_entropy, o.kept,
+                                        o.relative_error, o.seconds);
+      // after every row, lest a long run that is interrupted leaves nothing
+      const std::filesystem::path file = setup.out / "geopair.csv";
+      std::string text = std::string(csv_header) + "\n";
+      for (const std::string& line : other_rows(file, replaced)) text += line + "\n";
+      write_file(file, text + fresh);
+    }
+  }
+  rows.finish("methods", "methods", "method");
+  plot_methods(setup, rows.rows(), study.uncompressed());
+}
+
+void ablate(Study& study, double ratio) {
+  const Setup& setup = study.setup();
+  struct Step {
+    const char* label;
+    Recipe recipe;
+  };
+  std::vector<Step> steps;
+  const auto add = [&](const char* label, auto&& change) {
+    Recipe next = steps.empty() ? recipe(setup, "basis_sharing", ratio) : steps.back().recipe;
+    change(next);
+    steps.push_back({label, std::move(next)});
+  };
+  add("one whitening for a pair of neighbours", [](Recipe& r) { r.options.group_size = 2; });
+  add("a whitening for each layer, plain weights", [](Recipe& r) {
+    r.options.method = CompressionMethod::geopair_dense;
+    r.options.pairing = Pairing::adjacent;
+    r.options.weighting = LayerWeighting::plain;
+    r.options.iterations = 30;
+  });
+  add("pairs within types matched by distance", [](Recipe& r) { r.options.pairing = Pairing::distance; });
+  add("pairs within types matched by gain", [](Recipe& r) { r.options.pairing = Pairing::gain; });
+  add("pairs across types, relative weights", [](Recipe& r) {
+    r.options.across_types = true;
+    r.options.weighting = LayerWeighting::relative;
+  });
+  const Recipe dense = steps.back().recipe;
+  add("the same with the identity gauge", [](Recipe& r) { r.options.identity_gauge = true; });
+  add("the same, coefficients fitted again", [](Recipe& r) { r.refit = true; });
+  add("sparse instead, monotone as published", [&](Recipe& r) {
+    r = dense;
+    r.options.method = CompressionMethod::geopair_sparse;
+    r.options.monotone = true;
+    r.options.ksvd = false;
+    r.options.iterations = setup.iterations;
+  });
+  add("coded from nothing at first, and K-SVD", [](Recipe& r) {
+    r.options.monotone = false;
+    r.options.ksvd = true;
+  });
+  add("wide groups", [](Recipe& r) {
+    r.options.pairing = Pairing::automatic;
+    r.options.group_size = 0;
+  });
+  add("w2 shares its outputs", [](Recipe& r) { r.output_side = true; });
+  add("one budget for all groups", [](Recipe& r) { r.options.budget = BudgetAllocation::global; });
+  add("errors weighted by their damage", [](Recipe& r) { r.damage = true; });
+
+  Rows rows(study, steps.size());
+  for (const Step& step : steps) rows.add(step.label, std::nan(""), step.recipe);
+  rows.finish("ablation", format("%.0f %% removed, one change after another", 100 * ratio), "change");
+}
+
+}  // namespace examples
