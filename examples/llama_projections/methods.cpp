@@ -43,7 +43,6 @@ RotorNetwork<float> make_network(Index in, Index out, const NetworkShape& shape,
                              {.hidden = shape.hidden,
                               .depth = shape.depth,
                               .width = shape.width,
-                              .normalize = shape.normalize,
                               .parallel_output = shape.depth == 0,
                               .seed = seed});
 }
@@ -74,21 +73,6 @@ Replacement fit_rotor_linear(const Samples& samples, const Matrix<float>& weight
   options.learning_rate = 0.1;
   fit_dense(layer, weight, samples.gram, options);
   return replacement(std::move(layer), clock);
-}
-
-/// With or without the normalisation, whichever is better on the validation samples.
-Replacement fit_better_network(const Samples& samples, const Matrix<float>& weight, const FitBudget& budget) {
-  const Stopwatch clock;
-  NetworkShape shape = network_shape(weight.cols(), weight.rows());
-  Replacement with = fit_network(samples, weight, shape, budget);
-  shape.normalize = false;
-  Replacement without = fit_network(samples, weight, shape, budget);
-  const auto error = [&](const Replacement& r) {
-    return relative_error(r.map, weight, samples.x_validation);
-  };
-  Replacement& better = error(with) < error(without) ? with : without;
-  better.seconds = clock.seconds();
-  return std::move(better);
 }
 
 }  // namespace
@@ -149,7 +133,7 @@ NetworkShape network_shape(Index in, Index out) {
   NetworkShape shape{power_of_two(in), 2, 3};
   const auto too_many = [&] { return make_network(in, out, shape, 0).num_parameters() >= limit; };
   while (too_many() && shape.hidden > 2) {
-    shape.hidden = shape.hidden > power_of_two(out) ? power_of_two(out) : shape.hidden / 2;
+    shape.hidden = std::min(shape.hidden, power_of_two(out)) / 2;
     shape.width = 3;
     while (too_many() && shape.width > 1) --shape.width;
   }
@@ -166,7 +150,8 @@ Replacement fit_network(const Samples& samples, const Matrix<float>& weight, con
 }
 
 const std::vector<std::string>& method_names() {
-  static const std::vector<std::string> names = {"LR1", "LR4", "BH1", "RotorLinear", "RotorNetwork"};
+  static const std::vector<std::string> names = {"LR1",         "LR4",          "BH1",
+                                                 "RotorLinear", "RotorNetwork", "RotorEncoder"};
   return names;
 }
 
@@ -178,7 +163,16 @@ Method method(std::string_view name) {
             }};
   }
   if (name == "RotorLinear") return {text, fit_rotor_linear};
-  if (name == "RotorNetwork") return {text, fit_better_network};
+  if (name == "RotorNetwork") {
+    return {text, [](const Samples& samples, const Matrix<float>& weight, const FitBudget& budget) {
+              return fit_network(samples, weight, network_shape(weight.cols(), weight.rows()), budget);
+            }};
+  }
+  if (name == "RotorEncoder") {
+    return {text, [](const Samples& samples, const Matrix<float>& weight, const FitBudget& budget) {
+              return fit_rotor_encoder(samples, weight, 4 * (weight.rows() + weight.cols()), budget).value();
+            }};
+  }
   Index rank = 0;
   if (name.starts_with("LR")) {
     const char* end = name.data() + name.size();
@@ -186,7 +180,8 @@ Method method(std::string_view name) {
   }
   if (rank < 1)
     rotorlin::detail::throw_invalid("method: '", name,
-                                    "' is unknown; expected LR and a rank, BH1, RotorLinear or RotorNetwork");
+                                    "' is unknown; expected LR and a rank, BH1, RotorLinear, "
+                                    "RotorNetwork or RotorEncoder");
   return {text, [rank](const Samples& samples, const Matrix<float>& weight, const FitBudget&) {
             return fit_low_rank(samples, weight, std::min({rank, weight.rows(), weight.cols()}));
           }};

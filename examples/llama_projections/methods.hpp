@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,8 @@ struct Method {
 /// The known names, in the order of the tables.
 const std::vector<std::string>& method_names();
 
-/// LR followed by a rank, BH1, RotorLinear, RotorNetwork. \throws std::invalid_argument for another name.
+/// LR followed by a rank, BH1, RotorLinear, RotorNetwork, RotorEncoder (of at most the parameters of LR4).
+/// \throws std::invalid_argument for another name.
 Method method(std::string_view name);
 
 /// The best layer of the rank, by the whitened singular value decomposition.
@@ -61,16 +63,22 @@ Index block_width(Index in);
 /// The shape of a rotor network. At depth 0 the output rotors are parallel.
 struct NetworkShape {
   Index hidden, depth, width;
-  bool normalize = true;
 };
 
 /// The paper's network, depth 2 and width 3, where it has fewer parameters than BH1; else as wide as can be
-/// below BH1 with `out` hidden features, or with half of that, and so on.
+/// below BH1 with out/2 hidden features (better than `out` on calibration tokens), or half of that, and so
+/// on.
 NetworkShape network_shape(Index in, Index out);
 
 /// By the paper's recipe: Adam, learning rate 0.05, batches of 256. Keeps what is best on the validation
 /// samples.
 Replacement fit_network(const Samples&, const Matrix<float>& weight, const NetworkShape&, const FitBudget&);
+
+/// y = C (S x)_{1 ... k}: parallel rotors S bring what matters onto k coordinates, a dense C (out x k) takes
+/// it from there: low rank, with rotors for the right factor. The k that is best on the validation part, with
+/// as many rotors as fit into what C leaves of the parameters; nothing where none fit.
+std::optional<Replacement> fit_rotor_encoder(const Samples&, const Matrix<float>& weight, Index parameters,
+                                             const FitBudget&);
 
 /// The paper's network for 2048 features fitted to a made-up projection: one epoch over 20,000 samples in
 /// batches of 256. Prints how long it takes.

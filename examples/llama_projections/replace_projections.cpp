@@ -239,6 +239,8 @@ SvgPlot plot_of(const std::string& model, const std::vector<MethodResult>& resul
       "Query, key and value projections replaced in " + model,
       "Log-perplexity on held-out text, mean and standard deviation over sets of layers. Lower is better.");
   plot.x_axis("layers replaced").y_axis("log-perplexity (nats)");
+  const auto most = static_cast<double>(results.back().columns.rbegin()->first);
+  plot.x_range(0.7, most + 0.3);
   plot.reference(results.front().columns.at(0).mean(), "original");
   for (std::size_t i = 1; i < results.size(); ++i) {
     const MethodResult& r = results[i];
