@@ -122,7 +122,12 @@ class LayerGrouping {
     std::vector<Members> units;
     for (const std::size_t i : candidates) units.push_back({i});
     if (pairing() == Pairing::adjacent) return joined(units, adjacent_groups(count(units), size));
-    return joined(units, group_by_affinity(affinities(units), size));
+    Matrix<double> affinity = affinities(units);
+    // Sparse coefficients gain more from company than the dense ones that are measured: none stays alone.
+    if (is_sparse(options_.method) && affinity.size() > 0) {
+      affinity.array() += 1 + static_cast<double>(affinity.rows()) * 2 * affinity.cwiseAbs().maxCoeff();
+    }
+    return joined(units, group_by_affinity(affinity, size));
   }
 
   /// All layers of a type are one unit, and units with a mutual gain one group.
