@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The two experiments of this program.
+// The experiments of this program.
 #pragma once
 
 #include <filesystem>
@@ -41,6 +41,10 @@ void replace_projections(const Setup&, const ReplacementOptions&);
 /// Fits rotor networks of every width and depth, low ranks and blocks to one projection. Prints the table,
 /// writes width_depth.csv and width_depth.svg.
 void compare_width_and_depth(const Setup&, Index layer, Projection projection);
+
+/// Fits layers built from rotors, and low ranks, of 1 to 16 times `out` parameters to a projection of the
+/// layers `first` to `last`. Prints the table, writes frontier.csv and a plot for each layer.
+void search_frontier(const Setup&, Projection projection, Index first, Index last);
 
 /// The activations of whole windows as they go through the layers: dim x (windows * length).
 class Stream {

@@ -22,6 +22,7 @@ constexpr const char* usage =
 
 llama_projections MODEL.bin TOKENIZER.bin CALIBRATION [EVALUATION] [options]
 llama_projections MODEL.bin TOKENIZER.bin CALIBRATION [EVALUATION] --width-depth [options]
+llama_projections MODEL.bin TOKENIZER.bin CALIBRATION [EVALUATION] --frontier [options]
 llama_projections --timing
 
   MODEL.bin, TOKENIZER.bin   in the format of llama2.c, float32, version 0
@@ -29,8 +30,8 @@ llama_projections --timing
                              numbers as 16-bit words; a single stream is cut in two at three quarters
 
   --out DIR          where tables and plots go (default: out)
-  --methods A,B,...  of LR and a rank, BH1, RotorLinear, RotorNetwork (default: LR1,LR4,BH1,RotorLinear,
-                     RotorNetwork)
+  --methods A,B,...  of LR and a rank, BH1, RotorLinear, RotorNetwork, RotorEncoder (default: LR1,LR4,BH1,
+                     RotorLinear,RotorNetwork,RotorEncoder)
   --max-layers N     replace up to N layers at once (default: 3)
   --tuples N         at most N sets of each number of layers, drawn at random (default: all)
   --retrain-output   adapts the output projection behind the replaced ones, by least squares
@@ -43,7 +44,8 @@ llama_projections --timing
   --quick            a look within a minute: 5120 samples, 1 epoch, 60 steps, 3 sets, 8 windows
 
   --width-depth      the error of one projection against width and depth of the rotor network instead
-  --layer N          its layer, from 0 (default: the middle one)
+  --frontier         the error of one projection against parameters, for many layers built from rotors
+  --layer N          its layer, from 0 (default: the middle one; with --frontier, all of them)
   --projection NAME  q, k, v, o, w1, w2 or w3 (default: q)
 
   --timing           fits the paper's network to a made-up projection of 2048 features
@@ -56,7 +58,7 @@ struct Options {
   FitBudget budget;
   Index samples = 40960, windows = 79, layer = -1;
   Projection projection = Projection::q;
-  bool width_depth = false, timing = false;
+  bool width_depth = false, frontier = false, timing = false;
 };
 
 Options parse(int count, char** values) {
@@ -95,6 +97,8 @@ Options parse(int count, char** values) {
       options.windows = 8;
     } else if (arguments.is("--width-depth")) {
       options.width_depth = true;
+    } else if (arguments.is("--frontier")) {
+      options.frontier = true;
     } else if (arguments.is("--layer")) {
       options.layer = arguments.number(0, many);
     } else if (arguments.is("--projection")) {
@@ -164,8 +168,13 @@ void run(const Options& options) {
     return;
   }
   const Setup setup = prepare(options);
-  if (options.width_depth) {
-    const Index layers = setup.model.config().layers;
+  const Index layers = setup.model.config().layers;
+  if (options.layer >= layers)
+    rotorlin::detail::throw_invalid("--layer: ", options.layer, ", expected 0 to ", layers - 1);
+  if (options.frontier) {
+    search_frontier(setup, options.projection, std::max<Index>(0, options.layer),
+                    options.layer < 0 ? layers - 1 : options.layer);
+  } else if (options.width_depth) {
     compare_width_and_depth(setup, options.layer < 0 ? (layers - 1) / 2 : options.layer, options.projection);
   } else {
     replace_projections(setup, options.replacement);
