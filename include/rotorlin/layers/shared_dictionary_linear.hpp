@@ -17,8 +17,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -161,6 +164,7 @@ template <class S, int Packs>
 struct SparseBlock {
   static constexpr int lanes = native_lanes<S>;
   static constexpr Index width = lanes * Packs;
+  static constexpr int chains = Packs < 4 ? 4 / Packs : 1;  // of sums that do not wait for each other
   using P = Pack<S, lanes>;
 
   /// Columns first ... first + count - 1 of x, transposed; zeros behind them.
@@ -177,12 +181,17 @@ struct SparseBlock {
                        Y& y) {
     S column[static_cast<std::size_t>(width)];
     for (Index j = 0; j < pattern.cols(); ++j) {
-      P sums[Packs] = {};
-      for (std::size_t p = pattern.starts[at(j)]; p < pattern.starts[at(j) + 1]; ++p) {
+      P sums[static_cast<std::size_t>(chains * Packs)] = {};
+      const auto add = [&](std::size_t p, auto chain) ROTORLIN_INLINE_LAMBDA {
         const S* row = h + Index{pattern.indices[p]} * width;
         const S value = values[p];
-        unroll<Packs>([&](auto i) { sums[i] += value * load<S, lanes>(row + i * lanes); });
-      }
+        unroll<Packs>([&](auto i) { sums[chain * Packs + i] += value * load<S, lanes>(row + i * lanes); });
+      };
+      std::size_t p = pattern.starts[at(j)];
+      const std::size_t end = pattern.starts[at(j) + 1];
+      for (; p + chains <= end; p += chains) unroll<chains>([&](auto c) { add(p + c, c); });
+      for (; p < end; ++p) add(p, std::integral_constant<int, 0>());
+      for (int c = 1; c < chains; ++c) unroll<Packs>([&](auto i) { sums[i] += sums[c * Packs + i]; });
       unroll<Packs>([&](auto i) { store<S, lanes>(column + i * lanes, sums[i]); });
       for (Index b = 0; b < count; ++b) y(j, first + b) = column[b];
     }
@@ -346,7 +355,8 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   };
   template <int Packs>
   using Block = detail::SparseBlock<S, Packs>;
-  static constexpr int wide = 4;  // registers of samples
+  static constexpr int wide = 4;                                         // registers of samples
+  static constexpr int gathered = std::min(detail::native_lanes<S>, 8);  // atoms of one sample
 
   SharedDictionaryLinear(Dictionary dictionary, Shape shape, CoefficientStorage storage,
                          ColumnPattern pattern, DictionarySide side, const VectorX<S>& bias)
@@ -435,10 +445,20 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
       return;
     }
     if (h.cols() == 1) {
+      const S* const atoms = h.data();
+      const std::uint32_t* const indices = pattern_.indices.data();
       for (Index j = 0; j < shape_.cols; ++j) {
-        S sum = 0;
-        for (std::size_t p = start(j); p < start(j + 1); ++p) sum += values[p] * h(pattern_.indices[p], 0);
-        y(j, 0) = sum;
+        using P = detail::Pack<S, gathered>;
+        P sums = {};
+        S few[static_cast<std::size_t>(gathered)], sum = 0;
+        std::size_t p = start(j);
+        for (; p + gathered <= start(j + 1); p += gathered) {
+          for (std::size_t c = 0; c < gathered; ++c) few[c] = atoms[indices[p + c]];
+          sums += detail::load<S, gathered>(values + p) * detail::load<S, gathered>(few);
+        }
+        for (; p < start(j + 1); ++p) sum += values[p] * atoms[indices[p]];
+        detail::store<S, gathered>(few, sums);
+        y(j, 0) = std::accumulate(std::begin(few), std::end(few), sum);
       }
       return;
     }
