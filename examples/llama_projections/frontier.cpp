@@ -215,9 +215,8 @@ void search_frontier(const Setup& setup, Projection projection, Index first, Ind
       const Matrix<float>& weight = model.weight(projection, layer);
       const Samples samples = calibration.samples(model, layer, projection);
       const Matrix<float> x = evaluation.inputs(model, layer, projection);
-      const Vector mean = samples.x.rowwise().mean();
-      const Target target{weight, samples,
-                          samples.gram - mean.cast<double>() * mean.cast<double>().transpose(), mean,
+      const rotorlin::VectorX<double> mean = samples.x.cast<double>().rowwise().mean();
+      const Target target{weight, samples, samples.gram - mean * mean.transpose(), mean.cast<float>(),
                           setup.budget};
       SvgPlot plot(format("Projection %s of layer %ld (from 0) of %s", name(projection),
                           static_cast<long>(layer), setup.name.c_str()),
