@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// What this program does.
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoint.hpp"
+#include "rotorlin/geopair/compression.hpp"
+
+namespace examples {
+
+/// Compresses a checkpoint into a safetensors file, in the disk's space rather than in memory: Gram matrices
+/// and finished groups are spooled. Prints what each stage takes and what came of it.
+void compress(const Checkpoint& checkpoint, rotorlin::CompressorOptions options, const std::string& method,
+              const std::filesystem::path& target);
+
+/// Writes the dense weights of a compressed file. Where `original` is given, the errors of what was written
+/// are measured and held against the file's report. \throws std::runtime_error where they differ.
+void decompress(const std::filesystem::path& compressed, const std::filesystem::path& target,
+                const Sources* original);
+
+}  // namespace examples

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Compresses the linear layers of a transformer's checkpoint by dictionaries that they share, and back.
+
+#include <cstdio>
+#include <exception>
+
+#include "common/arguments.hpp"
+#include "common/progress.hpp"
+#include "compress.hpp"
+
+namespace {
+
+using namespace examples;
+using rotorlin::CompressionMethod;
+using rotorlin::Pairing;
+
+constexpr const char* usage =
+    R"(Compresses the linear layers of a transformer without training, by dictionaries that they share.
+
+compress_checkpoint MODEL.bin --calibration FILE [options] --out FILE.safetensors
+compress_checkpoint MODEL.safetensors --activations FOLDER [options] --out FILE.safetensors
+compress_checkpoint --decompress FILE.safetensors --out FILE [MODEL and its data, to check the errors]
+
+  MODEL              in the format of llama2.c (float32, version 0), or ending in .safetensors, or a folder
+                     of .safetensors files
+
+  --calibration FILE, --evaluation FILE
+                     llama2.c: tokens as 16-bit words, or .txt (single newlines separate stories, empty lines
+                     paragraphs); without the second the first is cut in two at three quarters
+  --tokenizer FILE   for .txt
+  --tokens N         calibration tokens (default: 65536)
+
+  --activations FOLDER
+                     safetensors: what the layers read, samples x features, as NAME.safetensors or NAME.npy,
+                     where NAME is that of the weight's tensor without its .weight
+  --pattern NAME:TYPE[:READS]
+                     which tensors are compressed, * for the number of the layer, a type for those with the
+                     same place in every layer, and whose activations serve where NAME has none; any number
+                     of times (default: Hugging Face's Llama)
+
+  --ratio R          part of the bytes to remove, 0 <= R < 1 (default: 0.3)
+  --method NAME      plain_svd, svd_llm, basis_sharing, sparse_single, geopair_dense or geopair_sparse
+                     (default: geopair_sparse)
+  --group-size N     layers that share a dictionary at most; 0 leaves it to the method (default: 0)
+  --pairing NAME     automatic, adjacent, distance or gain (default: automatic)
+  --identity-gauge   dense: r rows of a dictionary become the identity, which is not stored
+  --global-budget    bytes go to the groups where they save the most error, instead of equally
+  --ks R             sparse: atoms for each nonzero of a column (default: 2.5)
+  --eta R            ridge of the Gram matrices, relative to the mean diagonal (default: 0.001)
+  --iterations N     (default: 30)
+  --threads N        groups at a time (default: 1)
+)";
+
+template <class T>
+T choose(const Arguments& arguments, const std::string& text,
+         std::initializer_list<std::pair<const char*, T>> names) {
+  std::string known;
+  for (const auto& [name, value] : names) {
+    if (text == name) return value;
+    known += known.empty() ? name : std::string(", ") + name;
+  }
+  arguments.fail(arguments.name() + ": '" + text + "' is not one of " + known);
+}
+
+struct Options {
+  Sources sources;
+  std::filesystem::path out, decompress;
+  rotorlin::CompressorOptions compressor;
+  std::string method = "geopair_sparse";
+};
+
+Options parse(int count, char** values) {
+  Options options;
+  Sources& sources = options.sources;
+  Arguments arguments(count, values, usage);
+  bool own_patterns = false;
+  constexpr long many = 1000000000;
+  while (arguments.next()) {
+    if (arguments.is("--out")) {
+      options.out = arguments.value();
+    } else if (arguments.is("--decompress")) {
+      options.decompress = arguments.value();
+    } else if (arguments.is("--calibration")) {
+      sources.calibration = arguments.value();
+    } else if (arguments.is("--evaluation")) {
+      sources.evaluation = arguments.value();
+    } else if (arguments.is("--tokenizer")) {
+      sources.tokenizer = arguments.value();
+    } else if (arguments.is("--tokens")) {
+      sources.tokens = arguments.number(1, many);
+    } else if (arguments.is("--activations")) {
+      sources.activations = arguments.value();
+    } else if (arguments.is("--pattern")) {
+      if (!own_patterns) sources.patterns.clear();
+      own_patterns = true;
+      sources.patterns.push_back(parse_pattern(arguments.value()));
+    } else if (arguments.is("--ratio")) {
+      options.compressor.ratio = arguments.real(0, 0.9999);
+    } else if (arguments.is("--method")) {
+      options.method = arguments.value();
+      options.compressor.method =
+          choose<CompressionMethod>(arguments, options.method,
+                                    {{"plain_svd", CompressionMethod::plain_svd},
+                                     {"svd_llm", CompressionMethod::svd_llm},
+                                     {"basis_sharing", CompressionMethod::basis_sharing},
+                                     {"sparse_single", CompressionMethod::sparse_single},
+                                     {"geopair_dense", CompressionMethod::geopair_dense},
+                                     {"geopair_sparse", CompressionMethod::geopair_sparse}});
+    } else if (arguments.is("--group-size")) {
+      options.compressor.group_size = arguments.number(0, many);
+    } else if (arguments.is("--pairing")) {
+      options.compressor.pairing = choose<Pairing>(arguments, arguments.value(),
+                                                   {{"automatic", Pairing::automatic},
+                                                    {"adjacent", Pairing::adjacent},
+                                                    {"distance", Pairing::distance},
+                                                    {"gain", Pairing::gain}});
+    } else if (arguments.is("--identity-gauge")) {
+      options.compressor.identity_gauge = true;
+    } else if (arguments.is("--global-budget")) {
+      options.compressor.budget = rotorlin::BudgetAllocation::global;
+    } else if (arguments.is("--ks")) {
+      options.compressor.ks_ratio = arguments.real(1, 1e6);
+    } else if (arguments.is("--eta")) {
+      options.compressor.eta = arguments.real(0, 1e6);
+    } else if (arguments.is("--iterations")) {
+      options.compressor.iterations = static_cast<int>(arguments.number(0, many));
+    } else if (arguments.is("--threads")) {
+      options.compressor.threads = static_cast<int>(arguments.number(1, 1024));
+    } else if (arguments.is_option()) {
+      arguments.unknown();
+    } else if (sources.model.empty()) {
+      sources.model = arguments.name();
+    } else {
+      arguments.fail("'" + arguments.name() + "' is one model too many");
+    }
+  }
+  if (options.out.empty()) arguments.fail("no file to write: --out is missing");
+  if (options.decompress.empty() && sources.model.empty()) arguments.fail("no model was given");
+  if (options.decompress.empty() && options.out.extension() != ".safetensors")
+    arguments.fail("--out: '" + options.out.string() + "' does not end in .safetensors");
+  return options;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    const Options options = parse(count, arguments);
+    const Stopwatch clock;
+    if (options.decompress.empty()) {
+      compress(*open_checkpoint(options.sources), options.compressor, options.method, options.out);
+    } else {
+      decompress(options.decompress, options.out, options.sources.model.empty() ? nullptr : &options.sources);
+    }
+    std::printf("%s in all\n", duration(clock.seconds()).c_str());
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "\n%s\n", error.what());
+    return 1;
+  }
+}
