@@ -67,8 +67,9 @@ std::optional<Replacement> fit_rotor_encoder(const Samples& samples, const Matri
   const Stopwatch clock;
   std::shared_ptr<Encoder> best;
   double least = 0;
-  Index tried = 0;
-  for (Index k = std::min(parameters / weight.rows(), weight.cols()); k > 0 && tried < 6; --k) {
+  // About a quarter of the parameters serves the rotors best.
+  const Index most = std::min(parameters / weight.rows(), weight.cols());
+  for (Index k = (4 * most + 4) / 5, tried = 0; k > 0 && tried < 3; --k) {
     const Index one = make_encoder(weight, k, 1, budget.seed).parameters() - k * weight.rows();
     const Index width = (parameters - k * weight.rows()) / one;
     if (width < 1) continue;
