@@ -110,6 +110,14 @@ TEST_CASE("NaN is found and never equal") {
   CHECK_THROWS_AS(inverse(v), std::invalid_argument);
 }
 
+TEST_CASE("Inverses of versors whose squares overflow or vanish") {
+  for (const double length : {1e-200, 1e200}) {
+    const Vector<double, 3> v{3 * length, 0, 4 * length};
+    CHECK((v * inverse(v))
+              .is_approx(Multivector<double, 3>(Vector<double, 3>{1, 0, 0} * Vector<double, 3>{1, 0, 0})));
+  }
+}
+
 TEST_CASE("the skew matrix of a bivector, and back") {
   const Bivector<double, 3> b{1, 2, 3};
   const Eigen::Matrix3d a = b.to_skew_matrix();

@@ -34,6 +34,8 @@ TEST_CASE("exp in any signature: a one-parameter group, and a rotor") {
     Any bad = b;
     bad[1] = std::numeric_limits<double>::quiet_NaN();
     CHECK_THROWS_AS(exp(bad), std::domain_error);
+    bad.coeffs().setConstant(1.7e308);  // finite, its angles are not
+    CHECK_THROWS_AS(exp(bad), std::domain_error);
   }
   const auto negative = test::random_element<Any>({0, 4, 0}, generator);  // Cl(0, n) has the rotors of Cl(n)
   const auto positive = exp(Any({4, 0, 0}, -negative.coeffs()));

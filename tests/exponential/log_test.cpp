@@ -54,6 +54,7 @@ TEST_CASE("log: long double, n at compile time, signature at run time") {
 
 TEST_CASE("log: the double cover, and half turns") {
   CHECK(log(Rotor<double, 3>()) == Bivector<double, 3>());
+  CHECK_THROWS_AS(log(-Rotor<double, 1>()), std::invalid_argument);
   CHECK(log(-Rotor<double, 3>()).norm() == Approx(pi));  // a full turn
   CHECK(log(Rotor<double, 3>{0, 1, 0, 0}).is_approx(Bivector<double, 3>{pi / 2, 0, 0}));
   // angles of 1.3 and 0.4 and then -r: only the largest angle goes to the other side

@@ -66,7 +66,7 @@ class InvariantDecomposition {
   /// odd ones T = [0 B; -B^T 0], and the singular values of B are the angles (Kogbetliantz' method: Jacobi
   /// rotations on both sides, so that every basis vector is a product of orthogonal maps, of zero angles
   /// too).
-  /// \throws std::domain_error where a coefficient is NaN or infinite.
+  /// \throws std::domain_error where a coefficient is NaN or infinite, or an angle overflows.
   void compute(const BivectorType& b) {
     if (!b.all_finite()) {
       detail::throw_domain("InvariantDecomposition: the bivector of ", b.signature(),
@@ -83,6 +83,10 @@ class InvariantDecomposition {
     for (Index i = 0; i + 1 < n; ++i) half((i + 1) / 2, i / 2) = i % 2 == 0 ? skew(i, i + 1) : skew(i + 1, i);
     diagonalize(half);
     angles_ = scale * half.diagonal();
+    if (!angles_.allFinite()) {
+      detail::throw_domain("InvariantDecomposition: the angles of the bivector of ", b.signature(),
+                           " overflow, its largest coefficient is ", scale);
+    }
     sort_planes();
   }
 

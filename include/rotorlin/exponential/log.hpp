@@ -150,13 +150,16 @@ auto checked_rotation_matrix(const char* who, const Rotor<Scalar, P, Q, R>& r) {
 
 /// The principal logarithm: exp(log(r)) = r, with all angles in [0, pi/2] but for one that may be up to pi.
 /// \throws std::domain_error where a coefficient is NaN or infinite; std::invalid_argument where the
-/// signature is not Euclidean, or r is not a rotor to the square root of the rounding unit (see
-/// Rotor::normalized).
+/// signature is not Euclidean, r is not a rotor to the square root of the rounding unit (see
+/// Rotor::normalized), or r is -1 and n < 2.
 template <std::floating_point Scalar, int P, int Q, int R>
 Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
   constexpr int n = detail::decomposition_dimension<P, Q, R>;
   auto planes = detail::half_angle_decomposition<Scalar, n>(detail::checked_rotation_matrix("log", r));
-  if (planes.rotor().coeffs().dot(r.coeffs()) < Scalar(0) && planes.num_planes() > 0) {
+  if (planes.rotor().coeffs().dot(r.coeffs()) < Scalar(0)) {
+    if (planes.num_planes() == 0)
+      detail::throw_invalid("log: the rotor -1 of ", r.signature(),
+                            " has no logarithm: there is no plane to turn");
     auto angles = planes.angles();
     angles[0] -= std::numbers::pi_v<Scalar>;
     planes = {planes.basis(), angles};
