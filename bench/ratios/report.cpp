@@ -56,9 +56,13 @@ void Report::add(const std::string& name, const Work& work, const PairTime& time
   };
   const std::string gbytes =
       work.other_bytes > 0 ? format("%.1f", work.other_bytes / time.other_us * 1e-3) : "";
-  text("| `" + name + "` | " + format("%.4g | %.4g | %.3g", time.ours_us, time.other_us, time.ratio) + " | " +
-       rate(work.our_flops, time.ours_us) + " | " + rate(work.other_flops, time.other_us) + " | " + gbytes +
-       " |");
+  // four digits without an exponent
+  const auto number = [](double x) {
+    return format("%.*f", x < 1 ? 4 : x < 10 ? 3 : x < 100 ? 2 : x < 1000 ? 1 : 0, x);
+  };
+  text("| `" + name + "` | " + number(time.ours_us) + " | " + number(time.other_us) + " | " +
+       format("%.3g", time.ratio) + " | " + rate(work.our_flops, time.ours_us) + " | " +
+       rate(work.other_flops, time.other_us) + " | " + gbytes + " |");
   csv_ << name << ',' << format("%.5g,%.5g,%.4g", time.ours_us, time.other_us, time.ratio) << std::endl;
   done_.push_back(name);
 }
