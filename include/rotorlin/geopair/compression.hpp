@@ -35,7 +35,7 @@ enum class CompressionMethod {
 /// How groups are found; see pairing.hpp.
 /// - adjacent: neighbours in the order of addition;
 /// - distance, gain: by those measures between layers, an optimal matching for pairs;
-/// - automatic: geopair_sparse makes wide groups, all layers of a type and types with a mutual gain together;
+/// - automatic: geopair_sparse makes wide groups of neighbours, up to 64 outputs for every feature shared;
 ///   geopair_dense pairs by gain across types; basis_sharing takes neighbours of a type.
 enum class Pairing { automatic, adjacent, distance, gain };
 

@@ -118,79 +118,59 @@ class LayerGrouping {
 
   std::vector<Members> split(const Members& candidates) const {
     const Index size = options_.group_size > 0 ? options_.group_size : 2;
-    if (wide()) return merge_types(candidates);
-    std::vector<Members> units;
-    for (const std::size_t i : candidates) units.push_back({i});
-    if (pairing() == Pairing::adjacent) return joined(units, adjacent_groups(count(units), size));
-    Matrix<double> affinity = affinities(units);
+    if (wide()) return blocks(candidates);
+    if (pairing() == Pairing::adjacent)
+      return chosen(candidates, adjacent_groups(static_cast<Index>(candidates.size()), size));
+    Matrix<double> affinity = affinities(candidates);
     // Sparse coefficients gain more from company than the dense ones that are measured: none stays alone.
     if (is_sparse(options_.method) && affinity.size() > 0) {
       affinity.array() += 1 + static_cast<double>(affinity.rows()) * 2 * affinity.cwiseAbs().maxCoeff();
     }
-    return joined(units, group_by_affinity(affinity, size));
+    return chosen(candidates, group_by_affinity(affinity, size));
   }
 
-  /// All layers of a type are one unit, and units with a mutual gain one group.
-  std::vector<Members> merge_types(const Members& candidates) const {
-    std::vector<Members> units;
+  /// Blocks of neighbours of any type, as many outputs in each and at most 64 for every feature shared: by
+  /// then the dictionary is a small part of what is stored, and more company only costs time.
+  std::vector<Members> blocks(const Members& candidates) const {
+    Index all = 0;
+    for (const std::size_t i : candidates) all += layers_[i].own();
+    const Index most = 64 * layers_[candidates[0]].shared(), parts = (all + most - 1) / most;
+    std::vector<Members> result(static_cast<std::size_t>(parts));
+    Index before = 0;
     for (const std::size_t i : candidates) {
-      const auto same = std::find_if(units.begin(), units.end(), [&](const Members& unit) {
-        return layers_[unit[0]].options.type == layers_[i].options.type;
-      });
-      if (same == units.end()) {
-        units.push_back({i});
-      } else {
-        same->push_back(i);
-      }
+      result[static_cast<std::size_t>(before * parts / all)].push_back(i);
+      before += layers_[i].own();
     }
-    return joined(units, group_by_affinity(affinities(units), std::max<Index>(count(units), 3)));
+    std::erase_if(result, [](const Members& block) { return block.empty(); });
+    return result;
   }
 
-  static Index count(const std::vector<Members>& units) { return static_cast<Index>(units.size()); }
-  static std::vector<Members> joined(const std::vector<Members>& units, const Groups& groups) {
+  static std::vector<Members> chosen(const Members& candidates, const Groups& groups) {
     std::vector<Members> result;
     for (const std::vector<Index>& group : groups) {
       result.emplace_back();
-      for (const Index unit : group) {
-        const Members& members = units[static_cast<std::size_t>(unit)];
-        result.back().insert(result.back().end(), members.begin(), members.end());
-      }
+      for (const Index i : group) result.back().push_back(candidates[static_cast<std::size_t>(i)]);
     }
     return result;
   }
 
-  /// Two layers stand for a unit, at a third and two thirds of its depth.
-  static Members representatives(const Members& unit) {
-    const std::size_t first = unit.size() / 3, second = 2 * unit.size() / 3;
-    return first == second ? Members{unit[first]} : Members{unit[first], unit[second]};
-  }
-
-  /// Between units, the mean over their representatives.
-  Matrix<double> affinities(const std::vector<Members>& units) const {
-    const Index n = count(units);
+  Matrix<double> affinities(const Members& candidates) const {
+    const Index n = static_cast<Index>(candidates.size());
     Matrix<double> result = Matrix<double>::Zero(n, n);
     if (n < 2) return result;
     std::vector<double> apart(layers_.size(), 0);
-    std::vector<std::size_t> order(units.size());
+    std::vector<std::size_t> order(candidates.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     if (pairing() == Pairing::gain) {
-      run_tasks(order, options_.threads, [&](std::size_t u) {
-        for (const std::size_t i : representatives(units[u])) apart[i] = one_step_error({i});
-      });
+      run_tasks(order, options_.threads,
+                [&](std::size_t u) { apart[candidates[u]] = one_step_error({candidates[u]}); });
     }
     std::atomic<Index> done{0};
     run_tasks(order, options_.threads, [&](std::size_t u) {
       for (std::size_t v = 0; v < u; ++v) {
-        double sum = 0;
-        int terms = 0;
-        for (const std::size_t i : representatives(units[u])) {
-          for (const std::size_t j : representatives(units[v])) {
-            sum += pairing() == Pairing::gain ? gain(i, j, apart) : nearness(i, j);
-            ++terms;
-          }
-        }
         const Index a = static_cast<Index>(u), b = static_cast<Index>(v);
-        result(a, b) = result(b, a) = sum / terms;
+        const std::size_t i = candidates[u], j = candidates[v];
+        result(a, b) = result(b, a) = pairing() == Pairing::gain ? gain(i, j, apart) : nearness(i, j);
         advance_(static_cast<double>(++done) / static_cast<double>(n * (n - 1) / 2));
       }
     });

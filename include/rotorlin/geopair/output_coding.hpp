@@ -11,8 +11,10 @@
 ///     G_jj |t - c_j D|^2 + const,      t = c_j D + (G E)_j / G_jj,
 ///
 /// an ordinary sparse coding of t, in which the row makes up for the errors of all others (as the rounding of
-/// one weight does for that of the others in optimal brain quantisation, Frantar and Alistarh 2022). D for
-/// given C is an exact least squares, sum_i C_i^T G_i C_i D = sum_i C_i^T G_i W_i.
+/// one weight does for that of the others in optimal brain quantisation, Frantar and Alistarh 2022). With
+/// large dictionaries rows are coded in blocks, where what they are to each other is left out from a cold
+/// start, and bounded by the largest eigenvalue of the scaled block of G from a warm one, so that f does not
+/// increase. D for given C is an exact least squares, sum_i C_i^T G_i C_i D = sum_i C_i^T G_i W_i.
 #pragma once
 
 #include <Eigen/Core>
@@ -117,20 +119,26 @@ class OutputAlternation {
     options.nonzeros = options_.nonzeros;
     options.solver = options_.solver;
     options.largest_eigenvalue = largest_eigenvalue(inverse.asDiagonal() * gram * inverse.asDiagonal());
-    Eigen::RowVectorXd target(d_.cols()), change(d_.cols());
+    // rows of a block do not see what the others become; for large dictionaries their matrix products pay
+    const Index most = d_.rows() > 128 ? 32 : 1;
     for (std::size_t i = 0; i < c_.size(); ++i) {
-      Matrix<double> error = missing(i);
-      Matrix<double> pull = error.transpose() * grams_[i];  // n x d_i
-      for (Index j = 0; j < c_[i].rows(); ++j) {
-        const Eigen::RowVectorXd old = c_[i].row(j) * d_;
-        target = old + pull.col(j).transpose() / grams_[i](j, j);
-        const Matrix<double> start = c_[i].row(j).transpose();
-        const SparseCode code = hard_thresholding_pursuit(gram, d_ * target.transpose(),
-                                                          VectorX<double>::Constant(1, target.squaredNorm()),
+      const Matrix<double>& g = grams_[i];
+      Matrix<double> pull = missing(i).transpose() * g;  // n x d_i
+      for (Index first = 0; first < g.rows(); first += most) {
+        const Index rows = std::min(most, g.rows() - first);
+        VectorX<double> scale = g.diagonal().segment(first, rows).cwiseInverse();
+        if (warm && rows > 1) {  // then G_jj is no bound: lambda_max G_jj is
+          const VectorX<double> root = scale.cwiseSqrt();
+          scale /=
+              largest_eigenvalue(root.asDiagonal() * g.block(first, first, rows, rows) * root.asDiagonal());
+        }
+        const Matrix<double> old = (c_[i].middleRows(first, rows) * d_).transpose();
+        const Matrix<double> targets = old + pull.middleCols(first, rows) * scale.asDiagonal();
+        const Matrix<double> start = c_[i].middleRows(first, rows).transpose();
+        const SparseCode code = hard_thresholding_pursuit(gram, d_ * targets, targets.colwise().squaredNorm(),
                                                           options, warm ? &start : nullptr);
-        c_[i].row(j) = code.coefficients.transpose();
-        change = old - c_[i].row(j) * d_;
-        pull.noalias() += change.transpose() * grams_[i].row(j);
+        c_[i].middleRows(first, rows) = code.coefficients.transpose();
+        pull.noalias() += (old - d_.transpose() * code.coefficients) * g.middleRows(first, rows);
       }
     }
   }
