@@ -171,7 +171,7 @@ TEST_CASE("Groups are found by type, by neighbourhood and by measure", "[geopair
     const auto triples = members(options);
     CHECK(*std::max_element(triples.begin(), triples.end()) <= 3);
   }
-  // q and k have a common part, and so a mutual gain; what is 24 wide can't join them
+  // all of one width are in one group
   const auto wide = model.compressor.plan({.method = CompressionMethod::geopair_sparse});
   REQUIRE(wide.size() == 2);
   CHECK(wide[0].members.size() == 8);
