@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "common/progress.hpp"
@@ -16,6 +17,7 @@ using rotorlin::Pairing;
 
 namespace {
 
+constexpr const char* csv_file = "geopair.csv";
 constexpr const char* csv_header =
     "model,method,ratio,groups,cross_entropy,kept_bytes_fraction,relative_error,seconds";
 
@@ -36,19 +38,38 @@ std::vector<std::string> other_rows(const std::filesystem::path& file,
   return lines;
 }
 
-void plot_methods(const Setup& setup, const std::vector<Rows::Row>& rows, double uncompressed) {
+std::vector<std::string> cells(const std::string& line) {
+  std::vector<std::string> result(1);
+  for (const char c : line) {
+    if (c == ',') {
+      result.emplace_back();
+    } else {
+      result.back() += c;
+    }
+  }
+  return result;
+}
+
+/// All that the CSV file knows of this model, from earlier runs too.
+void plot_methods(const Setup& setup, double uncompressed) {
   SvgPlot plot("Cross-entropy against what is removed",
                setup.name + ", bytes of all projections, masks included");
-  plot.x_axis("removed, %").y_axis("cross-entropy, nats");
-  plot.reference(uncompressed, "uncompressed");
+  plot.x_axis("removed, %").y_axis("cross-entropy, nats").reference(uncompressed, "uncompressed");
   for (const std::string& method : method_names()) {
-    PlotSeries series{.name = method};
-    for (const Rows::Row& row : rows) {
-      if (row.recipe.method != method) continue;
-      series.x.push_back(100 * row.recipe.options.ratio);
-      series.y.push_back(row.outcome.cross_entropy);
+    std::vector<std::pair<double, double>> points;
+    for (const std::string& line : other_rows(setup.out / csv_file, {})) {
+      const std::vector<std::string> row = cells(line);
+      if (row.size() == 8 && row[0] == setup.name && row[1] == method)
+        points.emplace_back(100 * std::atof(row[2].c_str()), std::atof(row[4].c_str()));
     }
-    if (!series.x.empty()) plot.series(series);
+    std::sort(points.begin(), points.end());
+    PlotSeries series{.name = method, .dashed = !method.starts_with("geopair")};
+    if (method == "geopair_groups") series.marker = Marker::triangle;  // its colour comes round again
+    for (const auto& [removed, nats] : points) {
+      series.x.push_back(removed);
+      series.y.push_back(nats);
+    }
+    plot.series(series);
   }
   plot.write(setup.out / (setup.name + "_methods.svg"));
 }
@@ -89,6 +110,7 @@ Recipe recipe(const Setup& setup, const std::string& method, double ratio) {
     options.method = CompressionMethod::geopair_dense;
     options.identity_gauge = true;
     options.iterations = 30;
+    options.eta = 0.1;
     result.refit = true;
     pairs_by_gain();
   } else if (method == "geopair_sparse") {
@@ -117,14 +139,14 @@ void compare_methods(Study& study, const std::vector<std::string>& methods,
       fresh += replaced.back() + format("%zu,%.6f,%.6f,%.6f,%.2f\n", o.groups.size(), o.cross_entropy, o.kept,
                                         o.relative_error, o.seconds);
       // after every row, lest a long run that is interrupted leaves nothing
-      const std::filesystem::path file = setup.out / "geopair.csv";
+      const std::filesystem::path file = setup.out / csv_file;
       std::string text = std::string(csv_header) + "\n";
       for (const std::string& line : other_rows(file, replaced)) text += line + "\n";
       write_file(file, text + fresh);
     }
   }
   rows.finish("methods", "methods", "method");
-  plot_methods(setup, rows.rows(), study.uncompressed());
+  plot_methods(setup, study.uncompressed());
 }
 
 void ablate(Study& study, double ratio) {
@@ -155,6 +177,7 @@ void ablate(Study& study, double ratio) {
   const Recipe dense = steps.back().recipe;
   add("the same with the identity gauge", [](Recipe& r) { r.options.identity_gauge = true; });
   add("the same, coefficients fitted again", [](Recipe& r) { r.refit = true; });
+  add("the same with a ridge of 0.1", [](Recipe& r) { r.options.eta = 0.1; });
   add("sparse instead, monotone as published", [&](Recipe& r) {
     r = dense;
     r.options.method = CompressionMethod::geopair_sparse;

@@ -80,8 +80,8 @@ void sweep_group_size(Study& study, double ratio) {
     next.options.group_size = value;
     rows.add(std::to_string(value) + " of a type", static_cast<double>(value), next);
   }
-  rows.add("all that gain", std::nan(""), recipe(study.setup(), "geopair_groups_inputs", ratio));
-  rows.add("all that gain, w2 by its outputs", std::nan(""), wide_groups(study, ratio));
+  rows.add("all with as many inputs", std::nan(""), recipe(study.setup(), "geopair_groups_inputs", ratio));
+  rows.add("the same, w2 by its outputs", std::nan(""), wide_groups(study, ratio));
   rows.finish("group_size", format("layers in a group, %.0f %% removed", 100 * ratio), "layers");
 }
 
