@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which layers built from rotors lie below low rank at an equal number of parameters?
-#include <Eigen/Cholesky>
+#include <Eigen/QR>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -98,7 +98,9 @@ void fit_in_turns(const Target& target, std::optional<LowRankLinear<float>>& low
       if (round > 0) left -= network.forward(s.x);
       // E[t x^T] G^-1: the matrix nearest to what the network leaves
       const Matrix<double> cross = (left * s.x.transpose()).cast<double>() / static_cast<double>(s.x.cols());
-      low_rank->fit_closed_form(Matrix<double>(s.gram.ldlt().solve(cross.transpose()).transpose()), s.gram);
+      const Matrix<double> map =
+          s.gram.completeOrthogonalDecomposition().solve(cross.transpose()).transpose();
+      low_rank->fit_closed_form(map, s.gram);
       left = y - low_rank->forward(s.x);
       left_validation -= low_rank->forward(s.x_validation);
     }
@@ -183,7 +185,6 @@ std::vector<Family> all_families() {
   return {family("low rank", true, false, Rotors::none),
           family("low rank, bias", true, true, Rotors::none),
           family("rotors", false, false, Rotors::linear),
-          family("rotors, bias", false, true, Rotors::linear),
           family("gains between rotors", false, false, Rotors::gained),
           family("rotor network", false, false, Rotors::network),
           family("low rank + rotors", true, false, Rotors::linear),
