@@ -39,6 +39,27 @@ class Network {
  public:
   explicit Network(Index features) : in_features_(features), features_(features) {}
 
+  /// The first layer reads these features of an image, in this order and as often as they are listed.
+  /// \throws std::invalid_argument after the first stage, and for features that there are not.
+  Network& gather(std::vector<Index> features) {
+    for (Index feature : features) {
+      if (feature < 0 || feature >= in_features_) {
+        throw std::invalid_argument(format("Network::gather: feature %ld of %ld, expected 0 to %ld",
+                                           static_cast<long>(feature), static_cast<long>(in_features_),
+                                           static_cast<long>(in_features_ - 1)));
+      }
+    }
+    if (features.empty() || !stages_.empty()) {
+      throw std::invalid_argument(
+          format("Network::gather: %zu features with %zu stages, expected at least one feature before the "
+                 "first stage",
+                 features.size(), stages_.size()));
+    }
+    features_ = static_cast<Index>(features.size());
+    gathered_ = std::move(features);
+    return *this;
+  }
+
   /// Appends a stage. \throws std::invalid_argument where its shape doesn't fit.
   template <rotorlin::Layer L>
   Network& add(L layer, const StageOptions& options = {}) {
@@ -63,7 +84,11 @@ class Network {
 
   /// Logits, classes x batch; valid until the next call.
   const Eigen::MatrixXf& forward(const Eigen::Ref<const Eigen::MatrixXf>& x) {
-    input_ = x;
+    if (gathered_.empty()) {
+      input_ = x;
+    } else {
+      input_ = x(gathered_, Eigen::all);
+    }
     for (std::size_t k = 0; k < stages_.size(); ++k) stages_[k]->forward(input_of(k));
     return stages_.back()->output;
   }
@@ -199,6 +224,7 @@ class Network {
   }
 
   Index in_features_, features_;  ///< of the images; after the last stage
+  std::vector<Index> gathered_;
   std::vector<std::unique_ptr<Stage>> stages_;
   Eigen::MatrixXf input_, gradient_;
 };

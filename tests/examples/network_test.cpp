@@ -38,6 +38,21 @@ TEST_CASE("a network's gradients agree with central differences") {
   }
 }
 
+TEST_CASE("a network reads the features it is told to") {
+  const rotorlin::DenseLinear<float> layer(2, 3, true, 1);
+  Network network(3), plain(4);
+  network.gather({2, 0, 1, 2}).add(layer, logits(1));  // two groups
+  plain.add(layer, logits(1));
+  const Eigen::MatrixXf x = Eigen::MatrixXf::Random(3, 5);
+  Eigen::MatrixXf gathered(4, 5);
+  gathered << x.row(2), x.row(0), x.row(1), x.row(2);
+  CHECK(network.in_features() == 3);
+  CHECK(network.forward(x) == plain.forward(gathered));
+  CHECK_THROWS_WITH(network.gather({0, 1}), Catch::Contains("before the first stage"));
+  CHECK_THROWS_WITH(Network(3).gather({3}), Catch::Contains("feature 3 of 3"));
+  CHECK_THROWS_WITH(Network(3).gather({}), Catch::Contains("0 features"));
+}
+
 TEST_CASE("label smoothing moves the targets") {
   Network network(4);
   network.add(rotorlin::DenseLinear<float>(4, 10, true, 1), logits(1));
