@@ -21,6 +21,7 @@
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/exponential/derivative.hpp"

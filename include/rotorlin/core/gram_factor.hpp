@@ -7,13 +7,13 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <concepts>
 #include <limits>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -42,17 +42,17 @@ Matrix<T> factor_gram(const Matrix<T>& gram, const char* who,
                           asymmetry * largest_entry);
   }
 
-  const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver((scaled + scaled.transpose()) / 2);
-  const auto& values = solver.eigenvalues();  // ascending
+  const detail::SymmetricEigen<T> solver = detail::symmetric_eigen<T>((scaled + scaled.transpose()) / 2);
+  const VectorX<T>& values = solver.values;  // ascending
   const T largest = values[values.size() - 1];
-  if (solver.info() != Eigen::Success || values[0] < -tolerance * largest) {
+  if (!solver.success || values[0] < -tolerance * largest) {
     detail::throw_invalid(who, ": the Gram matrix is not positive semidefinite, its eigenvalues reach from ",
                           values[0] * largest_entry, " to ", largest * largest_entry);
   }
   const T cut = static_cast<T>(static_cast<double>(gram.rows()) * epsilon) * largest;
   const Index rank = (values.array() > cut).count();
   const VectorX<T> lengths = values.tail(rank).cwiseSqrt() * std::sqrt(largest_entry);
-  return (solver.eigenvectors().rightCols(rank) * lengths.asDiagonal()).rowwise().reverse();
+  return (solver.vectors.rightCols(rank) * lengths.asDiagonal()).rowwise().reverse();
 }
 
 }  // namespace rotorlin

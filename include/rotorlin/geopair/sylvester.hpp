@@ -17,12 +17,12 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/least_squares.hpp"
 
@@ -51,8 +51,7 @@ class JointDiagonalization {
     }
     // The CS decomposition: the same V diagonalises both halves of the basis, to rounding of the whole.
     const Matrix<double> upper = basis.topRows(f.rows());
-    const Eigen::SelfAdjointEigenSolver<Matrix<double>> solver(upper.transpose() * upper);
-    const Matrix<double>& v = solver.eigenvectors();
+    const Matrix<double> v = detail::symmetric_eigen<double>(upper.transpose() * upper).vectors;
     transform_ = factored.pull_back(v);
     first_ = (upper * v / f_scale).colwise().squaredNorm().transpose();
     second_ = (basis.bottomRows(h.rows()) * v / h_scale).colwise().squaredNorm().transpose();

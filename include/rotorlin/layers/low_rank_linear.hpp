@@ -9,7 +9,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/Eigenvalues>
 #include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
+#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -36,8 +36,10 @@ Matrix<T> leading_left_vectors(const Matrix<T>& a, Index k) {
   const Matrix<T> scaled = a / (scale > 0 ? scale : 1);
   const bool tall = a.rows() > a.cols();
   const Matrix<T> wide = tall ? Matrix<T>(scaled.transpose()) : scaled;
-  const Eigen::SelfAdjointEigenSolver<Matrix<T>> solver(wide * wide.transpose());
-  const Matrix<T> vectors = solver.eigenvectors().rightCols(std::min(k, wide.rows())).rowwise().reverse();
+  const Matrix<T> vectors = symmetric_eigen<T>(wide * wide.transpose())
+                                .vectors.rightCols(std::min(k, wide.rows()))
+                                .rowwise()
+                                .reverse();
   if (!tall) return vectors;
   const Eigen::HouseholderQR<Matrix<T>> qr(scaled * vectors);
   return qr.householderQ() * Matrix<T>::Identity(a.rows(), vectors.cols());
