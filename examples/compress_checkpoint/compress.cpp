@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "compress.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -75,6 +76,15 @@ GramFiles gather(const Checkpoint& checkpoint, Spool& spool) {
   return files;
 }
 
+/// Features of the residual stream: the inputs that most matrices have.
+Index residual_width(const std::vector<Slot>& slots) {
+  std::map<Index, int> count;
+  for (const Slot& slot : slots) ++count[slot.in];
+  return std::max_element(count.begin(), count.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
 void print(const std::vector<GroupReport>& groups, const std::map<std::string, LayerReport>& layers) {
   Table table({{"group", "group", true},
                {"layers", "layers"},
@@ -109,6 +119,7 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
   GeoPairCompressor compressor;
   std::map<std::string, GeoPairCompressor::GramHandle> handles;
   const std::vector<Slot>& slots = checkpoint.slots();
+  const Index residual = residual_width(slots);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (!handles.contains(slot.reads)) {
@@ -117,8 +128,8 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
       }));
     }
     LayerOptions layer{.type = slot.type, .bias = checkpoint.bias(i)};
-    // many inputs and few outputs, as of down projections: more columns for a dictionary of the outputs
-    if (options.method == CompressionMethod::geopair_sparse && slot.in > slot.out)
+    // down projections write the residual stream and read more: their outputs are what they share best
+    if (options.method == CompressionMethod::geopair_sparse && slot.out == residual && slot.in > slot.out)
       layer.side = DictionarySide::output;
     compressor.add_layer(
         slot.name, slot.out, slot.in, [&checkpoint, i] { return checkpoint.weight(i); },
