@@ -62,6 +62,7 @@ void plot_methods(const Setup& setup, double uncompressed) {
       if (row.size() == 8 && row[0] == setup.name && row[1] == method)
         points.emplace_back(100 * std::atof(row[2].c_str()), std::atof(row[4].c_str()));
     }
+    if (points.empty()) continue;
     std::sort(points.begin(), points.end());
     PlotSeries series{.name = method, .dashed = !method.starts_with("geopair")};
     if (method == "geopair_groups") series.marker = Marker::triangle;  // its colour comes round again
