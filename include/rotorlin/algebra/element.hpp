@@ -82,7 +82,7 @@ inline Blades blades_of(Part part, int n) {
 
 /// Coefficients: inside the object where they are few, on the heap for the 2^n of large or run-time n.
 template <class Scalar, Part part, int N>
-struct CoefficientStorage {
+struct ElementStorage {
   static constexpr bool grows_slowly = part == Part::vector || part == Part::bivector;
   static constexpr Index max_size = grows_slowly ? part_size(part, N == Dynamic ? max_dimension : N)
                                     : N == Dynamic || N > 8 ? Dynamic
@@ -104,7 +104,7 @@ class Element : public ElementTag {
   using Derived = Derived_<Scalar, P, Q, R>;
   static constexpr Part part = part_;
   static constexpr int static_dimension = SignatureType::static_dimension;
-  using Coefficients = typename CoefficientStorage<Scalar, part, static_dimension>::type;
+  using Coefficients = typename ElementStorage<Scalar, part, static_dimension>::type;
 
   /// Zero, of the algebra of the template arguments; n = 0 where they are Dynamic.
   Element() : Element(SignatureType{}) {}
