@@ -13,6 +13,6 @@ else()
   set(argument -D ROTORLIN_SOURCE=${rotorlin_source})
 endif()
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${work}/build -G ${generator} -D
-    CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=Debug ${argument})
+    CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=None ${argument})
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/consumer)
