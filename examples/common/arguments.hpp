@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The arguments of a program, one after another: `while (arguments.next()) if (arguments.is("--out")) ...`.
+/// The arguments of a program, one after another: `while (arguments.next()) if (arguments.is("--out")) ...`,
+/// and what stands around its body.
 #pragma once
 
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -93,5 +95,18 @@ class Arguments {
   std::size_t position_ = 0;
   std::string name_, usage_;
 };
+
+/// Runs the body of a program; the exit status, 1 after an exception, whose text it prints.
+template <class Body>
+int guarded(const Body& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "\n%s\n", error.what());
+    return 1;
+  }
+}
 
 }  // namespace examples

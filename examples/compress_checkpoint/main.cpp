@@ -2,7 +2,6 @@
 // Compresses the linear layers of a transformer's checkpoint by dictionaries that they share, and back.
 
 #include <cstdio>
-#include <exception>
 
 #include "common/arguments.hpp"
 #include "common/progress.hpp"
@@ -144,7 +143,7 @@ Options parse(int count, char** values) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
+  return examples::guarded([&] {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
     if (options.decompress.empty()) {
@@ -153,9 +152,5 @@ int main(int count, char** arguments) {
       decompress(options.decompress, options.out, options.sources.model.empty() ? nullptr : &options.sources);
     }
     std::printf("%s in all\n", duration(clock.seconds()).c_str());
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <numeric>
 #include <sstream>
@@ -24,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arguments.hpp"
 #include "common/idx.hpp"
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
@@ -375,11 +375,5 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
-    run(parse(count, arguments));
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  return examples::guarded([&] { run(parse(count, arguments)); });
 }

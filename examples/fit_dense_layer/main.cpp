@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <numeric>
@@ -21,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arguments.hpp"
 #include "common/idx.hpp"
 #include "common/mlp.hpp"
 #include "common/progress.hpp"
@@ -402,11 +402,5 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
-    run(parse(count, arguments));
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  return examples::guarded([&] { run(parse(count, arguments)); });
 }

@@ -3,7 +3,6 @@
 // idea contributes, and how results depend on the settings.
 
 #include <cstdio>
-#include <exception>
 
 #include "common/arguments.hpp"
 #include "common/progress.hpp"
@@ -160,11 +159,5 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
-    run(parse(count, arguments));
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  return examples::guarded([&] { run(parse(count, arguments)); });
 }

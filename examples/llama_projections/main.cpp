@@ -6,7 +6,6 @@
 // matrix makes of the inputs that it meets there. Judged by the log-perplexity of the model on held-out text.
 
 #include <cstdio>
-#include <exception>
 #include <iterator>
 
 #include "common/arguments.hpp"
@@ -185,11 +184,5 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
-    run(parse(count, arguments));
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  return examples::guarded([&] { run(parse(count, arguments)); });
 }

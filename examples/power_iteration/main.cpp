@@ -5,10 +5,10 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <stdexcept>
 #include <string>
 
+#include "common/arguments.hpp"
 #include "common/progress.hpp"
 #include "power_iteration/experiments.hpp"
 
@@ -52,16 +52,12 @@ Options parse(int count, char** arguments) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  try {
+  return examples::guarded([&] {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
     convergence(options);
     gradient_error(options);
     training(options);
     std::printf("Written to %s.  %s in all\n", options.out.c_str(), duration(clock.seconds()).c_str());
-  } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
-  }
+  });
 }

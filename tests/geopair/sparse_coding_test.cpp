@@ -35,7 +35,7 @@ Vector errors(const Matrix& atoms, const Matrix& y, const Matrix& c) {
   return (y - atoms * c).colwise().squaredNorm();
 }
 
-constexpr SupportSolver both[] = {SupportSolver::cholesky, SupportSolver::conjugate_gradients};
+constexpr SupportSolver solvers[] = {SupportSolver::cholesky, SupportSolver::conjugate_gradients};
 
 }  // namespace
 
@@ -47,7 +47,7 @@ TEST_CASE("Columns made of few atoms are found again", "[geopair][sparse]") {
   for (Index j = 0; j < n; ++j) {
     for (Index i = 0; i < k; ++i) c(random.below(r), j) = random.normal() < 0 ? -1 : 1;
   }
-  for (const SupportSolver solver : both) {
+  for (const SupportSolver solver : solvers) {
     const SparseCode found = code(atoms, atoms * c, with(k, solver));
     CHECK((found.coefficients - c).norm() < 1e-7 * c.norm());
     CHECK(found.errors.maxCoeff() < 1e-9);
@@ -56,7 +56,7 @@ TEST_CASE("Columns made of few atoms are found again", "[geopair][sparse]") {
 
 TEST_CASE("A code is a least squares solution on its support, and its errors are true", "[geopair][sparse]") {
   const Matrix atoms = random_matrix(12, 20, 3), y = random_matrix(12, 15, 4);
-  for (const SupportSolver solver : both) {
+  for (const SupportSolver solver : solvers) {
     const SparseCode found = code(atoms, y, with(5, solver));
     CHECK((found.errors - errors(atoms, y, found.coefficients)).norm() < 1e-11);
     for (Index j = 0; j < y.cols(); ++j) {
@@ -71,7 +71,7 @@ TEST_CASE("Warm coding never raises an error, cold coding ignores the past", "[g
   const Matrix atoms = random_matrix(12, 20, 5), y = random_matrix(12, 40, 6);
   Matrix start = code(atoms, y, with(4)).coefficients;
   const Matrix moved = atoms + 0.3 * random_matrix(12, 20, 7);
-  for (const SupportSolver solver : both) {
+  for (const SupportSolver solver : solvers) {
     const SparseCode warm = code(moved, y, with(4, solver), &start);
     CHECK((warm.errors.array() <= errors(moved, y, start).array() + 1e-12).all());
   }
@@ -105,7 +105,7 @@ TEST_CASE("Zero columns, zero atoms and repeated atoms", "[geopair][sparse]") {
   atoms.col(2).setZero();
   atoms.col(5) = atoms.col(4);
   y.col(1).setZero();
-  for (const SupportSolver solver : both) {
+  for (const SupportSolver solver : solvers) {
     for (const Index k : {1, 3, 7, 8}) {
       CAPTURE(k);
       const SparseCode found = code(atoms, y, with(k, solver));
