@@ -41,7 +41,9 @@ inline void check_grams(const json& expected, const Llama& model, std::span<cons
         seen.try_emplace(place->second + std::to_string(layer), x.rows()).first->second.add(x);
     });
   }
-  for (const auto& [name, values] : expected.items()) {
+  for (const auto& item : expected.items()) {  // clang 14 lets no lambda see structured bindings
+    const std::string& name = item.key();
+    const auto& values = item.value();
     const auto found = seen.find(name);
     if (found == seen.end()) {
       report.fail("the model has no place " + name);
