@@ -4,21 +4,19 @@
 //
 // All see the same images (the mean image subtracted, one scale for all pixels) for the same number of
 // epochs, with the same optimiser, schedule, batches and label smoothing (0.1). `rotor` and `lowrank` have
-// the same stages, widths, normalisation and readout, and differ in what the matrices are made of; their
-// first two layers are shared by overlapping windows of the image, as in `lowrank-25`, the best low-rank
-// network that was found. The others read the image as a vector. Shapes and learning rates were chosen on the
-// last 5,000 training images, held out (--validate); what is reported is training on all 60,000.
+// the same stages and widths and differ in what the large matrix is made of; `lowrank-best` is the best
+// low-rank network that was found. The first layers of these are shared by overlapping windows of the image,
+// as are those of `rotor-only`, which is made of rotors up to the readout. The others read the image as a
+// vector. Shapes and learning rates were chosen on the last 5,000 training images, held out (--validate);
+// what is reported is training on all 60,000.
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
-#include <sstream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,27 +26,21 @@
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
 #include "common/table.hpp"
-#include "fashion_mnist/network.hpp"
+#include "models.hpp"
 #include "rotorlin/core/random.hpp"
-#include "rotorlin/layers/dense_linear.hpp"
-#include "rotorlin/layers/low_rank_linear.hpp"
-#include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/training/schedule.hpp"
 
 namespace {
 
 using namespace examples;
-using rotorlin::DenseLinear;
-using rotorlin::Kernel;
-using rotorlin::LowRankLinear;
 using rotorlin::Random;
-using rotorlin::RotorLinear;
 
 struct Options {
   std::filesystem::path data = debian_fashion_mnist;
   std::filesystem::path out = "out";
   int epochs = 20;
   std::uint64_t seed = 1;
+  int seeds = 1;
   Index images = 60000;
   bool validate = false;
   double rate = 1;
@@ -58,68 +50,55 @@ struct Options {
 constexpr const char* usage =
     R"(Trains a dense, a rotor and a low-rank network on Fashion-MNIST.
 
-fashion_mnist [--data FOLDER] [--out FOLDER] [--epochs N] [--seed N] [--models NAMES] [--rate FACTOR]
-              [--validate] [--quick]
+fashion_mnist [--data FOLDER] [--out FOLDER] [--epochs N] [--seed N] [--seeds N] [--models NAMES]
+              [--rate FACTOR] [--validate] [--quick]
 
   --data      folder with the four files of Fashion-MNIST, .gz or unpacked (default: Debian's package)
   --out       where fashion_mnist.csv and .svg go (default: out)
   --epochs    passes over the training images (default: 20)
-  --models    some of dense,rotor,lowrank,lowrank-25,rotor-plain,lowrank-plain,rotor-512 (default: all)
+  --seed      of starts and orders (default: 1)
+  --seeds     trains so many times, from --seed on, and reports means (default: 1)
+  --models    some of dense,rotor,lowrank,lowrank-best,rotor-only,rotor-plain,lowrank-plain,rotor-512
+              (default: all)
   --rate      factor on the learning rates (default: 1)
   --validate  train on 55,000 images and report the accuracy on the other 5,000 instead of the test images
   --quick     2 epochs of 6,000 images, for a first look
 )";
 
-Options parse(int count, char** arguments) {
+bool known(const std::string& name) {
+  const auto all = models(0);
+  return std::any_of(all.begin(), all.end(), [&](const Model& model) { return model.name == name; });
+}
+
+Options parse(int count, char** values) {
   Options options;
-  for (int i = 1; i < count; ++i) {
-    const std::string name = arguments[i];
-    const auto value = [&]() -> std::string {
-      if (++i == count) throw std::invalid_argument(name + " needs a value\n\n" + usage);
-      return arguments[i];
-    };
-    const auto number = [&](long low) {
-      const std::string text = value();
-      std::size_t used = 0;
-      long result = low - 1;
-      try {
-        result = std::stol(text, &used);
-      } catch (const std::exception&) {
+  Arguments arguments(count, values, usage);
+  constexpr long many = 1000000;
+  while (arguments.next()) {
+    if (arguments.is("--data")) {
+      options.data = arguments.value();
+    } else if (arguments.is("--out")) {
+      options.out = arguments.value();
+    } else if (arguments.is("--epochs")) {
+      options.epochs = static_cast<int>(arguments.number(1, many));
+    } else if (arguments.is("--seed")) {
+      options.seed = static_cast<std::uint64_t>(arguments.number(0, many));
+    } else if (arguments.is("--seeds")) {
+      options.seeds = static_cast<int>(arguments.number(1, many));
+    } else if (arguments.is("--models")) {
+      options.models = arguments.list();
+      for (const std::string& name : options.models) {
+        if (!known(name)) arguments.fail("--models: there is no '" + name + "'");
       }
-      if (used != text.size() || result < low || result > 1000000) {
-        throw std::invalid_argument(name + ": '" + text + "' is not a whole number from " +
-                                    std::to_string(low) + " to 1000000");
-      }
-      return result;
-    };
-    if (name == "--help" || name == "-h") {
-      std::fputs(usage, stdout);
-      std::exit(0);
-    } else if (name == "--data") {
-      options.data = value();
-    } else if (name == "--out") {
-      options.out = value();
-    } else if (name == "--epochs") {
-      options.epochs = static_cast<int>(number(1));
-    } else if (name == "--seed") {
-      options.seed = static_cast<std::uint64_t>(number(0));
-    } else if (name == "--models") {
-      std::istringstream names(value());
-      for (std::string model; std::getline(names, model, ',');) options.models.push_back(model);
-    } else if (name == "--rate") {
-      const std::string text = value();
-      char* end = nullptr;
-      options.rate = std::strtod(text.c_str(), &end);
-      if (*end != '\0' || !(options.rate > 0 && options.rate <= 1000)) {
-        throw std::invalid_argument(name + ": '" + text + "' is not a number above 0 and up to 1000");
-      }
-    } else if (name == "--validate") {
+    } else if (arguments.is("--rate")) {
+      options.rate = arguments.real(1e-6, 1000);
+    } else if (arguments.is("--validate")) {
       options.validate = true;
-    } else if (name == "--quick") {
+    } else if (arguments.is("--quick")) {
       options.epochs = 2;
       options.images = 6000;
     } else {
-      throw std::invalid_argument("unknown argument " + name + "\n\n" + usage);
+      arguments.unknown();
     }
   }
   return options;
@@ -146,120 +125,44 @@ void standardize(FashionMnist& data) {
   data.test.images /= deviation;
 }
 
-struct Model {
-  std::string name, description;
-  Network network;
-  double learning_rate;
-};
-
-/// The pixels of overlapping windows of 8 x 8, `step` pixels apart, window after window.
-std::vector<Index> windows(Index step) {
-  std::vector<Index> pixels;
-  for (Index top = 0; top <= 20; top += step) {
-    for (Index left = 0; left <= 20; left += step) {
-      for (Index pixel = 0; pixel < 64; ++pixel) {
-        pixels.push_back((top + pixel / 8) * 28 + left + pixel % 8);
-      }
-    }
-  }
-  return pixels;
-}
-
-/// The learning rates are those of angles; the readouts of rotor networks take smaller steps.
-std::vector<Model> models(std::uint64_t seed) {
-  const StageOptions hidden, readout = logits(0.1);
-  const auto last = [&](Index in, bool bias = true) { return DenseLinear<float>(in, 10, bias, seed + 9); };
-  std::vector<Model> result;
-  const auto add = [&](const char* name, const char* description, double rate) -> Network& {
-    result.push_back({name, description, Network(784), rate});
-    result.back().network.smoothing = 0.1f;
-    return result.back().network;
-  };
-
-  add("dense", "784-512-512-10", 1e-3)
-      .add(DenseLinear<float>(784, 512, true, seed), hidden)
-      .add(DenseLinear<float>(512, 512, true, seed + 1), hidden)
-      .add(last(512), logits(1));
-  // The layers on windows are shared by 36 of them: making their matrices once a step costs little.
-  add("rotor", "36 windows: 64-64-16, 576-64", 0.03)
-      .gather(windows(4))
-      .add(RotorLinear<float>(64, 64, {.width = 32, .kernel = Kernel::dense, .seed = seed}), hidden)
-      .add(RotorLinear<float>(64, 16, {.width = 16, .seed = seed + 1}), hidden)
-      .add(RotorLinear<float>(576, 64, {.chunk = 16, .width = 2, .bias = false, .seed = seed + 2}), hidden)
-      .add(last(64, false), logits(0.4));
-  add("lowrank", "the same, ranks 10, 10 and 6", 0.01)
-      .gather(windows(4))
-      .add(LowRankLinear<float>(64, 64, 10, true, seed), hidden)
-      .add(LowRankLinear<float>(64, 16, 10, true, seed + 1), hidden)
-      .add(LowRankLinear<float>(576, 64, 6, false, seed + 2), hidden)
-      .add(last(64, false), logits(1));
-  add("lowrank-25", "25 windows: 64-64-16, 400-64", 0.02)
-      .gather(windows(5))
-      .add(LowRankLinear<float>(64, 64, 10, true, seed), hidden)
-      .add(LowRankLinear<float>(64, 16, 10, true, seed + 1), hidden)
-      .add(LowRankLinear<float>(400, 64, 8, false, seed + 2), hidden)
-      .add(last(64, false), logits(1));
-  add("rotor-plain", "784-512-64, chunks of 64", 0.02)
-      .add(RotorLinear<float>(784, 512, {.chunk = 64, .seed = seed}), hidden)
-      .add(RotorLinear<float>(512, 64, {.chunk = 64, .width = 8, .seed = seed + 1}), hidden)
-      .add(last(64), readout);
-  add("lowrank-plain", "784-64-64, ranks 6 and 5", 0.01)
-      .add(LowRankLinear<float>(784, 64, 6, true, seed), hidden)
-      .add(LowRankLinear<float>(64, 64, 5, true, seed + 1), hidden)
-      .add(last(64), logits(1));
-  auto& wide = add("rotor-512", "784-512-512-512-512, 10 rotors", 0.02);
-  for (Index in : {784, 512, 512, 512}) {
-    wide.add(RotorLinear<float>(in, 512, {.bias = false, .seed = ++seed}), hidden);
-  }
-  wide.add(last(512), readout);
-  return result;
-}
-
-/// The models of these names, in the order of `all`; no names: all of them.
-std::vector<Model*> selected(std::vector<Model>& all, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (std::none_of(all.begin(), all.end(), [&](const Model& model) { return model.name == name; })) {
-      throw std::invalid_argument("--models: there is no '" + name + "'\n\n" + usage);
-    }
-  }
-  std::vector<Model*> result;
-  for (Model& model : all) {
-    if (names.empty() || std::find(names.begin(), names.end(), model.name) != names.end()) {
-      result.push_back(&model);
-    }
-  }
-  return result;
-}
-
 struct Epoch {
   int number;
-  double loss, train_accuracy, test_accuracy, seconds;
+  double loss = 0, train_accuracy = 0, test_accuracy = 0, seconds = 0;
 };
 
+/// Epochs and images a second are means over the seeds.
 struct Run {
   std::string name, description;
   Index parameters;
   std::vector<Epoch> epochs;
-  double images_a_second() const { return images / seconds(); }
-  double seconds() const {
+  std::vector<double> accuracies;  ///< on the test images at the end, of each seed
+  double images_a_second = 0;
+
+  double seconds_an_epoch() const {
     double sum = 0;
     for (const Epoch& e : epochs) sum += e.seconds;
-    return sum;
+    return sum / static_cast<double>(epochs.size());
   }
-  double images = 0;  ///< seen in training
+  /// Of the accuracies, as of a sample.
+  double deviation() const {
+    double square = 0;
+    for (const double a : accuracies)
+      square += (a - epochs.back().test_accuracy) * (a - epochs.back().test_accuracy);
+    return std::sqrt(square / static_cast<double>(accuracies.size() - 1));
+  }
 };
 
-Run train(Model& model, const FashionMnist& data, const Options& options) {
+std::vector<Epoch> train(Model& model, const FashionMnist& data, const Options& options, std::uint64_t seed) {
   constexpr Index batch = 128;
   const Index images = std::min(options.images, data.train.size()), steps = (images - 1) / batch + 1;
   const rotorlin::CosineSchedule schedule(options.rate * model.learning_rate, 0, options.epochs * steps);
-  Random random(options.seed);
+  Random random(seed);
   std::vector<Index> order(static_cast<std::size_t>(images));
   std::iota(order.begin(), order.end(), Index{0});
   Eigen::MatrixXf x(model.network.in_features(), batch);
   std::vector<int> labels(static_cast<std::size_t>(batch));
 
-  Run run{model.name, model.description, model.network.num_parameters(), {}};
+  std::vector<Epoch> epochs;
   Progress progress("  " + model.name);
   for (int epoch = 1; epoch <= options.epochs; ++epoch) {
     const Stopwatch clock;
@@ -287,13 +190,38 @@ Run train(Model& model, const FashionMnist& data, const Options& options) {
                  static_cast<double>(done) / clock.seconds()));
     }
     const double seconds = clock.seconds();
-    run.epochs.push_back({epoch, loss / static_cast<double>(images),
-                          static_cast<double>(correct) / static_cast<double>(images),
-                          model.network.accuracy(data.test), seconds});
-    run.images += static_cast<double>(images);
+    epochs.push_back({epoch, loss / static_cast<double>(images),
+                      static_cast<double>(correct) / static_cast<double>(images),
+                      model.network.accuracy(data.test), seconds});
   }
-  progress.finish(format("loss %.3f  test accuracy %.2f %%  %.0f images/s", run.epochs.back().loss,
-                         100 * run.epochs.back().test_accuracy, run.images_a_second()));
+  progress.finish(
+      format("loss %.3f  test accuracy %.2f %%", epochs.back().loss, 100 * epochs.back().test_accuracy));
+  return epochs;
+}
+
+/// Trains the model once for every seed.
+Run run_of(const std::string& name, const FashionMnist& data, const Options& options) {
+  Run run;
+  for (int k = 0; k < options.seeds; ++k) {
+    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(k);
+    std::vector<Model> all = models(seed);
+    Model& model = *std::find_if(all.begin(), all.end(), [&](const Model& m) { return m.name == name; });
+    const std::vector<Epoch> epochs = train(model, data, options, seed);
+    if (k == 0) {
+      run = {name, model.description, model.network.num_parameters(), epochs, {}};
+      for (Epoch& mean : run.epochs) mean = {mean.number};
+    }
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      Epoch& mean = run.epochs[i];
+      mean.loss += epochs[i].loss / options.seeds;
+      mean.train_accuracy += epochs[i].train_accuracy / options.seeds;
+      mean.test_accuracy += epochs[i].test_accuracy / options.seeds;
+      mean.seconds += epochs[i].seconds / options.seeds;
+    }
+    run.accuracies.push_back(epochs.back().test_accuracy);
+  }
+  run.images_a_second =
+      static_cast<double>(std::min(options.images, data.train.size())) / run.seconds_an_epoch();
   return run;
 }
 
@@ -312,9 +240,9 @@ Table table_of(const std::vector<Run>& runs, Index dense_parameters) {
     const double share = static_cast<double>(run.parameters) / static_cast<double>(dense_parameters);
     table.add_row({run.name, run.description, with_commas(run.parameters), format("%.2f %%", 100 * share),
                    format("%.3f", last.loss), format("%.2f %%", 100 * last.train_accuracy),
-                   format("%.2f %%", 100 * last.test_accuracy),
-                   format("%.1f", run.seconds() / static_cast<double>(run.epochs.size())),
-                   with_commas(std::llround(run.images_a_second()))});
+                   format("%.2f %%", 100 * last.test_accuracy) +
+                       (run.accuracies.size() > 1 ? format(" ± %.2f", 100 * run.deviation()) : ""),
+                   format("%.1f", run.seconds_an_epoch()), with_commas(std::llround(run.images_a_second))});
   }
   return table;
 }
@@ -361,10 +289,16 @@ void run(const Options& options) {
               with_commas(std::min(options.images, data.train.size())).c_str(),
               with_commas(data.test.size()).c_str(), options.validate ? "held-out" : "test", options.epochs);
 
-  std::vector<Model> all = models(options.seed);
   std::vector<Run> runs;
-  for (Model* model : selected(all, options.models)) runs.push_back(train(*model, data, options));
-  std::printf("\n%s\n", table_of(runs, all.front().network.num_parameters()).text().c_str());
+  Index dense_parameters = 0;
+  for (const Model& model : models(options.seed)) {
+    if (model.name == "dense") dense_parameters = model.network.num_parameters();
+    const auto& wanted = options.models;
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), model.name) != wanted.end()) {
+      runs.push_back(run_of(model.name, data, options));
+    }
+  }
+  std::printf("\n%s\n", table_of(runs, dense_parameters).text().c_str());
 
   const auto csv = options.out / "fashion_mnist.csv", svg = options.out / "fashion_mnist.svg";
   write_file(csv, csv_of(runs).csv());
