@@ -44,15 +44,7 @@ class Arguments {
   }
 
   /// The same as a whole number.
-  long number(long low, long high) {
-    const std::string text = value();
-    long result = 0;
-    if (!parse(text, result) || result < low || result > high) {
-      fail(name_ + ": '" + text + "' is not a whole number from " + std::to_string(low) + " to " +
-           std::to_string(high));
-    }
-    return result;
-  }
+  long number(long low, long high) { return number(value(), low, high); }
 
   double real(double low, double high) {
     const std::string text = value();
@@ -65,7 +57,7 @@ class Arguments {
     return result;
   }
 
-  /// The same as texts separated by commas.
+  /// The same as texts, or whole numbers, separated by commas.
   std::vector<std::string> list() {
     std::vector<std::string> result(1);
     for (const char c : value()) {
@@ -77,6 +69,11 @@ class Arguments {
     }
     return result;
   }
+  std::vector<long> numbers(long low, long high) {
+    std::vector<long> result;
+    for (const std::string& text : list()) result.push_back(number(text, low, high));
+    return result;
+  }
 
   [[noreturn]] void unknown() const { fail("unknown argument " + name_); }
   [[noreturn]] void fail(const std::string& what) const {
@@ -84,6 +81,14 @@ class Arguments {
   }
 
  private:
+  long number(const std::string& text, long low, long high) const {
+    long result = 0;
+    if (!parse(text, result) || result < low || result > high) {
+      fail(name_ + ": '" + text + "' is not a whole number from " + std::to_string(low) + " to " +
+           std::to_string(high));
+    }
+    return result;
+  }
   template <class T>
   static bool parse(const std::string& text, T& result) {
     const char* end = text.data() + text.size();

@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>

@@ -13,8 +13,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,51 +60,29 @@ fit_dense_layer [--data FOLDER] [--out FOLDER] [--epochs N] [--steps N]
   --epochs  passes over the training images when the dense network is trained (default: 4)
   --steps   steps of Adam that fit a rotor layer (default: 400)
   --widths  numbers of parallel rotor pairs to fit, ascending
+  --seed    of starts and orders (default: 1)
 )";
 
-Options parse(int count, char** arguments) {
+Options parse(int count, char** values) {
   Options options;
-  for (int i = 1; i < count; ++i) {
-    const std::string name = arguments[i];
-    if (name == "--help" || name == "-h") {
-      std::cout << usage;
-      std::exit(0);
-    }
-    const auto value = [&]() -> std::string {
-      if (++i == count) throw std::invalid_argument(name + " needs a value\n\n" + usage);
-      return arguments[i];
-    };
-    const auto number = [&](const std::string& text, unsigned long low) {
-      std::size_t used = 0;
-      unsigned long result = 0;
-      try {
-        result = std::stoul(text, &used);
-      } catch (const std::exception&) {
-      }
-      if (text.empty() || text[0] == '-' || used != text.size() || result < low || result > 1000000) {
-        throw std::invalid_argument(name + ": '" + text + "' is not a whole number from " +
-                                    std::to_string(low) + " to 1000000");
-      }
-      return result;
-    };
-    if (name == "--data") {
-      options.data = value();
-    } else if (name == "--out") {
-      options.out = value();
-    } else if (name == "--epochs") {
-      options.epochs = static_cast<int>(number(value(), 1));
-    } else if (name == "--steps") {
-      options.steps = static_cast<Index>(number(value(), 1));
-    } else if (name == "--seed") {
-      options.seed = number(value(), 0);
-    } else if (name == "--widths") {
-      options.widths.clear();
-      std::string text = value() + ",";
-      for (std::size_t comma; (comma = text.find(',')) != std::string::npos; text.erase(0, comma + 1)) {
-        options.widths.push_back(static_cast<Index>(number(text.substr(0, comma), 1)));
-      }
+  Arguments arguments(count, values, usage);
+  constexpr long many = 1000000;
+  while (arguments.next()) {
+    if (arguments.is("--data")) {
+      options.data = arguments.value();
+    } else if (arguments.is("--out")) {
+      options.out = arguments.value();
+    } else if (arguments.is("--epochs")) {
+      options.epochs = static_cast<int>(arguments.number(1, many));
+    } else if (arguments.is("--steps")) {
+      options.steps = arguments.number(1, many);
+    } else if (arguments.is("--seed")) {
+      options.seed = static_cast<std::uint64_t>(arguments.number(0, many));
+    } else if (arguments.is("--widths")) {
+      const std::vector<long> widths = arguments.numbers(1, many);
+      options.widths.assign(widths.begin(), widths.end());
     } else {
-      throw std::invalid_argument("unknown argument " + name + "\n\n" + usage);
+      arguments.unknown();
     }
   }
   return options;
@@ -328,6 +306,12 @@ void run(const Options& options) {
   const Stopwatch clock;
   std::printf("Fashion-MNIST from %s\n", options.data.c_str());
   const FashionMnist data = read_fashion_mnist(options.data);
+  if (data.train.size() < 256 || data.test.size() < 256) {
+    throw std::runtime_error(options.data.string() + " holds " + std::to_string(data.train.size()) +
+                             " training and " + std::to_string(data.test.size()) +
+                             " test images, expected 256 or more of both");
+  }
+  prepare_folder(options.out);
   std::printf("  %s training images, %s test images\n", with_commas(data.train.size()).c_str(),
               with_commas(data.test.size()).c_str());
 

@@ -4,12 +4,10 @@
 // without an exact gradient to compare with.
 
 #include <cstdio>
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
 
 #include "common/arguments.hpp"
 #include "common/progress.hpp"
+#include "common/table.hpp"
 #include "power_iteration/experiments.hpp"
 
 namespace {
@@ -22,28 +20,22 @@ constexpr const char* usage =
 power_iteration [--out FOLDER] [--seed N] [--quick]
 
   --out    where the CSV files and plots go (default: out)
+  --seed   of starts and draws (default: 1)
   --quick  a few repetitions and small dimensions, for a first look
 )";
 
-Options parse(int count, char** arguments) {
+Options parse(int count, char** values) {
   Options options;
-  for (int i = 1; i < count; ++i) {
-    const std::string name = arguments[i];
-    const auto value = [&]() -> std::string {
-      if (++i == count) throw std::invalid_argument(name + " needs a value\n\n" + usage);
-      return arguments[i];
-    };
-    if (name == "--help" || name == "-h") {
-      std::fputs(usage, stdout);
-      std::exit(0);
-    } else if (name == "--out") {
-      options.out = value();
-    } else if (name == "--seed") {
-      options.seed = std::stoull(value());
-    } else if (name == "--quick") {
+  Arguments arguments(count, values, usage);
+  while (arguments.next()) {
+    if (arguments.is("--out")) {
+      options.out = arguments.value();
+    } else if (arguments.is("--seed")) {
+      options.seed = static_cast<std::uint64_t>(arguments.number(0, 1000000000));
+    } else if (arguments.is("--quick")) {
       options.quick = true;
     } else {
-      throw std::invalid_argument("unknown argument " + name + "\n\n" + usage);
+      arguments.unknown();
     }
   }
   return options;
@@ -55,6 +47,7 @@ int main(int count, char** arguments) {
   return examples::guarded([&] {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
+    prepare_folder(options.out);
     convergence(options);
     gradient_error(options);
     training(options);

@@ -4,9 +4,11 @@
 #include <limits>
 #include <string>
 
+#include "common/arguments.hpp"
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
 #include "common/table.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace examples;
 using Catch::Contains;
@@ -34,6 +36,30 @@ TEST_CASE("a table aligns its columns and quotes its CSV") {
         "wide, \"rotor\"      0.25\n");
   CHECK(table.csv() == "layer,error\nrank 1,0.51234\n\"wide, \"\"rotor\"\"\",0.25\n");
   CHECK_THROWS_AS(table.add_row({"too few"}), std::invalid_argument);
+}
+
+TEST_CASE("files are written whole or not at all") {
+  const test::TemporaryFolder folder;
+  write_file(folder / "a" / "b.csv", "1,2\n");
+  CHECK(test::read_bytes(folder / "a" / "b.csv") == "1,2\n");
+  prepare_folder(folder / "a");
+  CHECK_THROWS_WITH(write_file(folder / "a", "x"), Contains("can't write") && Contains("name a folder"));
+  CHECK_THROWS_WITH(prepare_folder(folder / "a" / "b.csv"), Contains("b.csv") && Contains("Not a directory"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+    CHECK((entry.is_directory() || entry.path().filename() == "b.csv"));
+}
+
+TEST_CASE("arguments are whole numbers, and lists of them, within a range") {
+  const auto widths = [](std::string value) {
+    char program[] = "program", name[] = "--widths";
+    char* values[] = {program, name, value.data()};
+    Arguments arguments(3, values, "usage");
+    arguments.next();
+    return arguments.numbers(1, 64);
+  };
+  CHECK(widths("1,4,64") == std::vector<long>{1, 4, 64});
+  for (const char* wrong : {"", "1,", "0", "65", "-1", "1x", " 1", "99999999999999999999"})
+    CHECK_THROWS_WITH(widths(wrong), Contains("is not a whole number from 1 to 64") && Contains("usage"));
 }
 
 TEST_CASE("a plot draws every finite point, and only those") {
