@@ -104,7 +104,8 @@ class Llama {
       rotorlin::detail::throw_runtime("Llama::load: ", path.string(), ": ", what...);
     };
     std::ifstream file(path, std::ios::binary);
-    if (!file) fail("can't be opened");
+    if (!file || std::filesystem::is_directory(path))
+      fail("can't be opened; check that it exists, is a file and may be read");
     std::array<std::int32_t, 7> header{};
     if (!file.read(reinterpret_cast<char*>(header.data()), sizeof header))
       fail("ends within its header of ", sizeof header, " bytes");
@@ -120,7 +121,10 @@ class Llama {
     }
     const auto announced = static_cast<std::uintmax_t>(file_size(config)),
                found = std::filesystem::file_size(path);
-    if (announced != found) fail("has ", found, " bytes, expected ", announced, " by its header");
+    if (announced != found) {
+      fail("has ", found, " bytes, expected ", announced,
+           " by its header; is this a whole float32 file of llama2.c, version 0?");
+    }
 
     Llama model(config);
     Matrix<float> transposed;
@@ -393,8 +397,7 @@ class Windows {
     count_ = std::min(count, (static_cast<Index>(tokens.size()) - 1) / length_);
     if (count_ < 1) {
       rotorlin::detail::throw_invalid("Windows: ", count, " windows of ", tokens.size(),
-                                      " tokens; expected at ", "least 1, and ", length_ + 1,
-                                      " tokens or more");
+                                      " tokens; expected at least 1, and ", length_ + 1, " tokens or more");
     }
   }
 

@@ -5,9 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -32,11 +31,12 @@ using Token = std::uint16_t;
 
 /// \throws std::runtime_error where the file can't be read.
 inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file;
+  if (!std::filesystem::is_directory(path)) file.open(path, std::ios::binary);  // reading one throws
   std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file.is_open() || file.bad()) {
     rotorlin::detail::throw_runtime("read_file: can't read ", path.string(),
-                                    "; check that the file exists and may be read");
+                                    "; check that it exists, is a file and may be read");
   }
   return bytes;
 }
@@ -67,31 +67,34 @@ class Tokenizer {
     using rotorlin::detail::throw_runtime;
     const std::string bytes = read_file(path);
     std::size_t at = 0;
-    const auto take = [&](void* target, std::size_t size) {
+    const auto take = [&](std::size_t size) {
       if (bytes.size() - at < size) {
         throw_runtime("Tokenizer::load: ", path.string(), " ends after ", bytes.size(), " bytes, ",
                       at + size - bytes.size(), " short; is this a whole tokenizer file of llama2.c?");
       }
-      std::memcpy(target, bytes.data() + at, size);
       at += size;
+      return std::string_view(bytes).substr(at - size, size);
     };
+    const auto read = [&](auto& value) { std::memcpy(&value, take(sizeof value).data(), sizeof value); };
     std::int32_t longest = 0;
-    take(&longest, sizeof longest);
+    read(longest);
     Tokenizer result;
     while (at < bytes.size()) {
       float score = 0;
       std::int32_t length = 0;
-      take(&score, sizeof score);
-      take(&length, sizeof length);
+      read(score);
+      read(length);
       // The special tokens are not counted among the longest.
       if (length < 0 || length > std::max(longest, 16)) {
         throw_runtime("Tokenizer::load: ", path.string(), ": token ", result.texts_.size(), " has length ",
                       length, ", expected 0 to ", std::max(longest, 16),
                       "; is this a tokenizer file of llama2.c?");
       }
-      std::string text(static_cast<std::size_t>(length), '\0');
-      take(text.data(), text.size());
-      result.texts_.push_back(std::move(text));
+      if (!std::isfinite(score)) {
+        throw_runtime("Tokenizer::load: ", path.string(), ": token ", result.texts_.size(), " has score ",
+                      score, ", expected a finite number; is this a tokenizer file of llama2.c?");
+      }
+      result.texts_.emplace_back(take(static_cast<std::size_t>(length)));
       result.scores_.push_back(score);
     }
     constexpr std::size_t least = first_byte + 256, most = 65536;

@@ -300,6 +300,14 @@ TEST_CASE("token files and tokenizers that lie are refused") {
   std::string lying = good;
   lying[11] = 1;
   refuses(lying, "has length");
+  lying[3] = 0x7f, lying[11] = 0x7e;  // announces tokens of up to 2 GB, which must not be allocated
+  refuses(lying, "short");
+  std::string nan = good;
+  const float value = std::nanf("");
+  std::memcpy(nan.data() + 4, &value, 4);
+  refuses(nan, "has score nan");
+  CHECK_THROWS_WITH(Tokenizer::load(folder.path()), Contains("is a file"));
+  CHECK_THROWS_WITH(Llama::load(folder.path()), Contains("is a file"));
 }
 
 TEST_CASE("generation is greedy at temperature 0, and seeded above") {
