@@ -47,6 +47,7 @@ class SvgPlot {
 
   SvgPlot& x_axis(std::string label) { return x_.label = std::move(label), *this; }
   SvgPlot& y_axis(std::string label) { return y_.label = std::move(label), *this; }
+  SvgPlot& whole_x() { return x_.only_whole = true, *this; }  ///< ticks at whole numbers
   SvgPlot& log_x() { return x_.logarithmic = true, *this; }
   SvgPlot& log_y() { return y_.logarithmic = true, *this; }
   /// Ranges that must be visible; without them the data decide.
@@ -228,7 +229,8 @@ class SvgPlot {
   struct Axis {
     std::string label;
     bool logarithmic = false;
-    bool whole = false;  ///< all values are whole numbers: so are the ticks
+    bool only_whole = false;  ///< ticks at whole numbers, whatever the values are
+    bool whole = false;       ///< the same since all values are whole numbers
     double low = std::numeric_limits<double>::quiet_NaN(), high = low;
 
     bool contains(double v) const { return std::isfinite(v) && (!logarithmic || v > 0); }
@@ -244,7 +246,7 @@ class SvgPlot {
       const double power = std::pow(10, std::floor(std::log10(rough)));
       const double factor = rough / power;
       double step = power * (factor < 1.5 ? 1 : factor < 3.5 ? 2 : factor < 7.5 ? 5 : 10);
-      if (whole) step = std::max(step, 1.0);
+      if (whole || only_whole) step = std::max(step, 1.0);
       std::vector<Tick> result;
       for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) {
         result.push_back({i * step, true, number(i * step, step)});

@@ -21,9 +21,7 @@ struct Setup {
   Index samples = 40960;  ///< tokens of the calibration stream, four fifths to fit and one fifth to choose
   Index windows = 79;     ///< of the evaluation stream
 
-  Index calibration_windows() const {
-    return std::max<Index>(1, samples / std::min<Index>(256, model.config().sequence));
-  }
+  Index calibration_windows() const { return samples / std::min<Index>(256, model.config().sequence); }
 };
 
 struct ReplacementOptions {

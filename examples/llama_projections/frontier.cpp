@@ -206,7 +206,7 @@ void search_frontier(const Setup& setup, Projection projection, Index first, Ind
                {"parameters", "parameters"},
                {"relative error\nvalidation", "error_validation"},
                {"\nevaluation", "error"},
-               {"log-perplexity", "log_ppl"},
+               {"log-ppl", "log_ppl"},
                {"fit", "seconds"}});
   Progress progress("frontier");
   const std::vector<Family> families = all_families();
@@ -257,7 +257,7 @@ void search_frontier(const Setup& setup, Projection projection, Index first, Ind
   }
   progress.finish("");
   std::printf("\n%s\n", table.text().c_str());
-  std::printf("The original has a log-perplexity of %.4f. Relative error: |f(x) - W x| / |W x|.\n",
+  std::printf("The original has a log-perplexity (log-ppl) of %.4f. Relative error: |f(x) - W x| / |W x|.\n",
               cross_entropy(model, setup.evaluation, setup.windows));
   const auto csv = setup.out / "frontier.csv";
   write_file(csv, table.csv());

@@ -58,6 +58,7 @@ struct Options {
   Index samples = 40960, windows = 79, layer = -1;
   Projection projection = Projection::q;
   bool width_depth = false, frontier = false, timing = false;
+  bool one_projection = false;  ///< --layer or --projection is given
 };
 
 Options parse(int count, char** values) {
@@ -100,6 +101,7 @@ Options parse(int count, char** values) {
       options.frontier = true;
     } else if (arguments.is("--layer")) {
       options.layer = arguments.number(0, many);
+      options.one_projection = true;
     } else if (arguments.is("--projection")) {
       const std::string wanted = arguments.value();
       const auto found = std::find_if(all_projections.begin(), all_projections.end(),
@@ -107,6 +109,7 @@ Options parse(int count, char** values) {
       if (found == all_projections.end())
         arguments.fail("--projection: '" + wanted + "' is not q, k, v, o, w1, w2 or w3");
       options.projection = *found;
+      options.one_projection = true;
     } else if (arguments.is("--timing")) {
       options.timing = true;
     } else if (arguments.is_option()) {
@@ -115,6 +118,9 @@ Options parse(int count, char** values) {
       options.files.emplace_back(arguments.name());
     }
   }
+  if (options.frontier && options.width_depth) arguments.fail("--frontier and --width-depth: choose one");
+  if (options.one_projection && !options.frontier && !options.width_depth)
+    arguments.fail("--layer and --projection belong to --width-depth or --frontier, and neither is given");
   if (!options.timing && (options.files.size() < 3 || options.files.size() > 4)) {
     arguments.fail(std::to_string(options.files.size()) +
                    " files are named, expected a model, a tokenizer, and one or two of tokens or text");
@@ -150,6 +156,17 @@ Setup prepare(const Options& options) {
               setup.name.c_str(), static_cast<long>(config.dim), static_cast<long>(config.layers),
               static_cast<long>(config.heads), static_cast<long>(config.kv_heads),
               static_cast<long>(config.vocabulary), static_cast<long>(config.sequence));
+  const Index length = std::min<Index>(256, config.sequence);
+  const auto check = [&](const std::vector<Token>& stream, const char* use, std::size_t file, Index windows) {
+    if (static_cast<Index>(stream.size()) > windows * length) return;
+    rotorlin::detail::throw_invalid(options.files[file].string(), " gives ", stream.size(), " tokens for ",
+                                    use, ", expected ", windows * length + 1, " or more; name a longer one");
+  };
+  check(setup.calibration, "calibration", 2, 2);  // a window to fit to and one to choose by
+  check(setup.evaluation, "evaluation", options.files.size() - 1, 1);
+  if (setup.calibration_windows() < 2)
+    rotorlin::detail::throw_invalid("--samples: ", options.samples, ", expected ", 2 * length, " or more");
+  prepare_folder(setup.out);
   const Windows calibration(setup.model, setup.calibration, setup.calibration_windows());
   const Windows evaluation(setup.model, setup.evaluation, setup.windows);
   std::printf("%s tokens for calibration, of which %s are used; %s for evaluation, of which %s\n\n",

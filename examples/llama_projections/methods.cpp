@@ -104,8 +104,9 @@ Replacement fit_low_rank(const Samples& samples, const Matrix<float>& weight, In
   return replacement(std::move(layer), clock);
 }
 
-Index block_width(Index in) {
-  return std::max<Index>(4, static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(in))) / 128);
+Index block_width(Index in, Index out) {
+  const auto padded = static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(in)));
+  return std::min(padded, std::max({Index{4}, padded / 128, padded / power_of_two(out)}));
 }
 
 Replacement fit_blocks(const Samples& samples, const Matrix<float>& weight, Index block_width) {
@@ -129,11 +130,11 @@ Replacement fit_blocks(const Samples& samples, const Matrix<float>& weight, Inde
 }
 
 NetworkShape network_shape(Index in, Index out) {
-  const Index limit = out * block_width(in);
+  const Index limit = out * block_width(in, out);
   NetworkShape shape{power_of_two(in), 2, 3};
   const auto too_many = [&] { return make_network(in, out, shape, 0).num_parameters() >= limit; };
   while (too_many() && shape.hidden > 2) {
-    shape.hidden = std::min(shape.hidden, power_of_two(out)) / 2;
+    shape.hidden = std::max<Index>(2, std::min(shape.hidden, power_of_two(out)) / 2);
     shape.width = 3;
     while (too_many() && shape.width > 1) --shape.width;
   }
@@ -159,7 +160,7 @@ Method method(std::string_view name) {
   const std::string text(name);
   if (name == "BH1") {
     return {text, [](const Samples& samples, const Matrix<float>& weight, const FitBudget&) {
-              return fit_blocks(samples, weight, block_width(weight.cols()));
+              return fit_blocks(samples, weight, block_width(weight.cols(), weight.rows()));
             }};
   }
   if (name == "RotorLinear") return {text, fit_rotor_linear};
@@ -182,9 +183,11 @@ Method method(std::string_view name) {
     rotorlin::detail::throw_invalid("method: '", name,
                                     "' is unknown; expected LR and a rank, BH1, RotorLinear, "
                                     "RotorNetwork or RotorEncoder");
-  return {text, [rank](const Samples& samples, const Matrix<float>& weight, const FitBudget&) {
+  return {text,
+          [rank](const Samples& samples, const Matrix<float>& weight, const FitBudget&) {
             return fit_low_rank(samples, weight, std::min({rank, weight.rows(), weight.cols()}));
-          }};
+          },
+          rank};
 }
 
 void time_large_fit() {

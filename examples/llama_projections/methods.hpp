@@ -42,6 +42,7 @@ double relative_error(const Llama::Map& map, const Matrix<float>& weight, const 
 struct Method {
   std::string name;
   std::function<Replacement(const Samples&, const Matrix<float>& weight, const FitBudget&)> fit;
+  Index rank = 0;  ///< of LR; matrices with fewer rows or columns get as many
 };
 
 /// The known names, in the order of the tables.
@@ -57,8 +58,9 @@ Replacement fit_low_rank(const Samples&, const Matrix<float>& weight, Index rank
 /// The best block-diagonal layer with blocks of `block_width` inputs, by least squares.
 Replacement fit_blocks(const Samples&, const Matrix<float>& weight, Index block_width);
 
-/// Inputs of a block of BH1: 16 at 2048 features as in the paper, and not below 4.
-Index block_width(Index in);
+/// Inputs of a block of BH1: 16 at 2048 features as in the paper, not below 4, and more where there would be
+/// more blocks than outputs.
+Index block_width(Index in, Index out);
 
 /// The shape of a rotor network. At depth 0 the output rotors are parallel.
 struct NetworkShape {

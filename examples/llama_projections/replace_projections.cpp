@@ -64,6 +64,47 @@ struct MethodResult {
   std::map<Index, Column> columns;  // by the number of layers replaced
 };
 
+/// The output projection that gives from the new outputs of the heads what the old one gave from the old:
+/// least squares, held to the old weights where the new outputs say nothing.
+void retrain_output(Llama& model, Index l, const Matrix<float>& wanted, const Calibration& calibration) {
+  const Matrix<float> x = calibration.training.inputs(model, l, Projection::o);
+  const Matrix<double> weight = model.weight(Projection::o, l).cast<double>();
+  Matrix<double> gram = (x * x.transpose()).cast<double>();
+  const double ridge = 1e-3 * gram.trace() / static_cast<double>(gram.rows());
+  const Matrix<double> cross = weight * (wanted * x.transpose()).cast<double>() + ridge * weight;
+  gram.diagonal().array() += ridge;
+  const Matrix<float> trained = gram.ldlt().solve(cross.transpose()).transpose().cast<float>();
+  model.replace(l, Projection::o, [trained](const ConstMatrixRef<float>& in, MatrixRef<float> out) {
+    out.noalias() = trained * in;
+  });
+}
+
+struct LayerFit {
+  std::array<Index, 3> parameters;
+  std::array<double, 3> errors;  // relative, on the validation samples
+};
+
+/// Fits q, k and v of a layer where it stands, in front of it the activations of `calibration`.
+LayerFit replace_layer(Llama& model, Index l, const Calibration& calibration, const Method& method,
+                       FitBudget budget, bool retrain) {
+  LayerFit result{};
+  const Samples samples = calibration.samples(model, l, Projection::q);  // k and v read the same
+  Matrix<float> wanted;
+  if (retrain) wanted = calibration.training.inputs(model, l, Projection::o);
+  const std::uint64_t seed = budget.seed * 1000 + static_cast<std::uint64_t>(l) * 10;
+  for (std::size_t i = 0; i < replaced_projections.size(); ++i) {
+    const Projection p = replaced_projections[i];
+    const Matrix<float>& weight = model.weight(p, l);
+    budget.seed = seed + i;
+    const Replacement fitted = method.fit(samples, weight, budget);
+    result.parameters[i] = fitted.parameters;
+    result.errors[i] = relative_error(fitted.map, weight, samples.x_validation);
+    model.replace(l, p, fitted.map);
+  }
+  if (retrain) retrain_output(model, l, wanted, calibration);
+  return result;
+}
+
 /// Walks through the layers once and branches wherever one is replaced, so that what tuples have in common is
 /// computed once: activations up to the last replaced layer, and the fits there.
 class Walk {
@@ -133,42 +174,16 @@ class Walk {
 
   /// Fits the projections of the tuple's last layer.
   void replace(const Tuple& tuple, const Calibration& calibration) {
-    const Index l = tuple.back();
-    const Samples samples = calibration.samples(model_, l, Projection::q);  // k and v read the same
-    Matrix<float> wanted;
-    if (options_.retrain_output) wanted = calibration.training.inputs(model_, l, Projection::o);
-    for (std::size_t i = 0; i < replaced_projections.size(); ++i) {
-      const Projection p = replaced_projections[i];
-      FitBudget budget = setup_.budget;
-      budget.seed = budget.seed * 1000 + static_cast<std::uint64_t>(l) * 10 + i;
-      const Matrix<float>& weight = model_.weight(p, l);
-      const Replacement fitted = method_.fit(samples, weight, budget);
-      result_.parameters[i] = fitted.parameters;
-      if (tuple.size() == 1) {
-        result_.error += relative_error(fitted.map, weight, samples.x_validation);
-        ++errors_;
-      }
-      model_.replace(l, p, fitted.map);
+    const LayerFit fitted =
+        replace_layer(model_, tuple.back(), calibration, method_, setup_.budget, options_.retrain_output);
+    result_.parameters = fitted.parameters;
+    if (tuple.size() == 1) {
+      for (const double error : fitted.errors) result_.error += error;
+      errors_ += fitted.errors.size();
     }
-    if (options_.retrain_output) retrain_output(l, wanted, calibration);
     ++done_;
     progress_.update(static_cast<double>(done_) / static_cast<double>(prefixes_.size()),
                      format("%zu of %zu sets of layers", done_, prefixes_.size()));
-  }
-
-  /// The output projection that gives from the new outputs of the heads what the old one gave from the old:
-  /// least squares, held to the old weights where the new outputs say nothing.
-  void retrain_output(Index l, const Matrix<float>& wanted, const Calibration& calibration) {
-    const Matrix<float> x = calibration.training.inputs(model_, l, Projection::o);
-    const Matrix<double> weight = model_.weight(Projection::o, l).cast<double>();
-    Matrix<double> gram = (x * x.transpose()).cast<double>();
-    const double ridge = 1e-3 * gram.trace() / static_cast<double>(gram.rows());
-    const Matrix<double> cross = weight * (wanted * x.transpose()).cast<double>() + ridge * weight;
-    gram.diagonal().array() += ridge;
-    const Matrix<float> trained = gram.ldlt().solve(cross.transpose()).transpose().cast<float>();
-    model_.replace(l, Projection::o, [trained](const ConstMatrixRef<float>& in, MatrixRef<float> out) {
-      out.noalias() = trained * in;
-    });
   }
 
   void restore(Index l) {
@@ -193,10 +208,10 @@ double compression(const MethodResult& dense, const MethodResult& r) {
 }
 
 Table table_of(const std::vector<MethodResult>& results, Index most) {
-  std::vector<Table::Column> columns = {{"method", "", true}, {"parameters\nq", ""}, {"\nk", ""},
-                                        {"\nv", ""},          {"compression", ""},   {"relative\nerror", ""}};
+  std::vector<Table::Column> columns = {{"method", "", true}, {"params\nq", ""},    {"\nk", ""},
+                                        {"\nv", ""},          {"times\nfewer", ""}, {"relative\nerror", ""}};
   for (Index n = 1; n <= most; ++n)
-    columns.push_back({format("log-perplexity\n%ld layer%s", static_cast<long>(n), n > 1 ? "s" : ""), ""});
+    columns.push_back({format("log-ppl\n%ld layer%s", static_cast<long>(n), n > 1 ? "s" : ""), ""});
   Table table(columns);
   for (const MethodResult& r : results) {
     const bool original = &r == &results.front();
@@ -238,7 +253,7 @@ SvgPlot plot_of(const std::string& model, const std::vector<MethodResult>& resul
   SvgPlot plot(
       "Query, key and value projections replaced in " + model,
       "Log-perplexity on held-out text, mean and standard deviation over sets of layers. Lower is better.");
-  plot.x_axis("layers replaced").y_axis("log-perplexity (nats)");
+  plot.x_axis("layers replaced").whole_x().y_axis("log-perplexity (nats)");
   const auto most = static_cast<double>(results.back().columns.rbegin()->first);
   plot.x_range(0.7, most + 0.3);
   plot.reference(results.front().columns.at(0).mean(), "original");
@@ -259,7 +274,7 @@ SvgPlot plot_of(const std::string& model, const std::vector<MethodResult>& resul
 }
 
 /// What the model writes with the projections of up to three layers replaced, evenly spread.
-void print_texts(const Setup& setup, const ReplacementOptions& options) {
+void print_texts(const Setup& setup, const ReplacementOptions& options, const std::vector<Method>& methods) {
   const Index layers = setup.model.config().layers, replaced = std::min(options.most_layers, layers);
   Tuple tuple;
   std::string names;
@@ -274,19 +289,15 @@ void print_texts(const Setup& setup, const ReplacementOptions& options) {
   std::printf("\nTexts with the projections of layers %s (from 0) replaced, the likeliest token each time\n",
               names.c_str());
   print("original", setup.model);
-  for (const std::string& name : options.methods) {
-    const Method chosen = method(name);
+  for (const Method& each : methods) {
     Llama model = setup.model;
     Calibration calibration(setup);
     for (Index l = 0; l <= tuple.back(); ++l) {
-      if (std::find(tuple.begin(), tuple.end(), l) != tuple.end()) {
-        const Samples samples = calibration.samples(model, l, Projection::q);
-        for (const Projection p : replaced_projections)
-          model.replace(l, p, chosen.fit(samples, model.weight(p, l), setup.budget).map);
-      }
+      if (std::find(tuple.begin(), tuple.end(), l) != tuple.end())
+        replace_layer(model, l, calibration, each, setup.budget, options.retrain_output);
       calibration.advance(model, l);
     }
-    print(name, model);
+    print(each.name, model);
   }
 }
 
@@ -295,6 +306,13 @@ void print_texts(const Setup& setup, const ReplacementOptions& options) {
 void replace_projections(const Setup& setup, const ReplacementOptions& options) {
   const auto& config = setup.model.config();
   const Index most = std::min(options.most_layers, config.layers);
+  std::vector<Method> methods;
+  for (const std::string& name : options.methods) {
+    methods.push_back(method(name));
+    if (methods.back().rank <= config.dim) continue;
+    rotorlin::detail::throw_invalid("--methods: ", name, " is a rank of ", methods.back().rank,
+                                    ", expected at most ", config.dim, ", the features of ", setup.name);
+  }
   const std::set<Tuple> tuples = choose_tuples(config.layers, most, options.tuples, setup.budget.seed);
   std::vector<MethodResult> results(1);
   results[0].name = "original";
@@ -302,12 +320,10 @@ void replace_projections(const Setup& setup, const ReplacementOptions& options) 
     results[0].parameters[i] = setup.model.weight(replaced_projections[i], 0).size();
   results[0].columns[0].losses = {cross_entropy(setup.model, setup.evaluation, setup.windows)};
   std::printf("original       log-perplexity  %.6f\n", results[0].columns[0].mean());
-  for (const std::string& name : options.methods) {
-    const Method chosen = method(name);
-    results.push_back(Walk(setup, options, tuples, chosen).run());
-  }
+  for (const Method& each : methods) results.push_back(Walk(setup, options, tuples, each).run());
   std::printf("\n%s\n", table_of(results, most).text().c_str());
-  std::printf("log-perplexity: nats a token, mean ± standard deviation over");
+  std::printf("params: parameters of the layers that stand in for q, k and v\n");
+  std::printf("log-ppl: log-perplexity, nats a token, mean ± standard deviation over");
   for (const auto& [layers, column] : results.back().columns)
     std::printf("%s %zu", layers == 1 ? "" : ",", column.losses.size());
   std::printf(" sets of layers%s\n", options.retrain_output ? "; output projections retrained" : "");
@@ -317,7 +333,7 @@ void replace_projections(const Setup& setup, const ReplacementOptions& options) 
   const auto csv = setup.out / "projections.csv", svg = setup.out / "projections.svg";
   write_file(csv, csv_of(setup.name, results));
   plot_of(setup.name, results).write(svg);
-  print_texts(setup, options);
+  print_texts(setup, options, methods);
   std::printf("\nWritten: %s, %s\n", csv.c_str(), svg.c_str());
 }
 

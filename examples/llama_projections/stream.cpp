@@ -13,11 +13,6 @@ struct Cut {
 Cut cut(const Setup& setup) {
   const std::span<const Token> tokens = setup.calibration;
   const Windows all(setup.model, tokens, setup.calibration_windows());
-  if (all.count() < 2) {
-    rotorlin::detail::throw_invalid("the calibration stream: ", setup.calibration.size(),
-                                    " tokens, of which ", setup.samples, " may be used; expected at least ",
-                                    2 * all.length() + 1, ", for one window to fit to and one to choose by");
-  }
   const Index validation = std::max<Index>(1, all.count() / 5), training = all.count() - validation;
   return {tokens, tokens.subspan(static_cast<std::size_t>(training * all.length())), training, validation};
 }

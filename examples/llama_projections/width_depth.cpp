@@ -11,9 +11,6 @@ namespace examples {
 
 void compare_width_and_depth(const Setup& setup, Index layer, Projection projection) {
   const Llama& model = setup.model;
-  if (layer >= model.config().layers) {
-    rotorlin::detail::throw_invalid("--layer: ", layer, ", expected 0 to ", model.config().layers - 1);
-  }
   const Matrix<float>& weight = model.weight(projection, layer);
   Calibration calibration(setup);
   Stream evaluation(model, setup.evaluation, setup.windows);
@@ -74,7 +71,7 @@ void compare_width_and_depth(const Setup& setup, Index layer, Projection project
   PlotSeries low_rank{.name = "low rank 1 to 8", .dashed = true}, blocks{.name = "blocks", .dashed = true};
   for (Index rank = 1; rank <= std::min<Index>(8, weight.rows()); ++rank)
     add(low_rank, format("LR%ld", static_cast<long>(rank)), -1, rank, fit_low_rank(samples, weight, rank));
-  const Index paper = block_width(weight.cols());
+  const Index paper = block_width(weight.cols(), weight.rows());
   add(blocks, "BH1", -1, paper, fit_blocks(samples, weight, paper));
   blocks.name = format("BH1, blocks of %ld", static_cast<long>(paper));
   plot.series(low_rank).series(blocks);
