@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""pth_to_safetensors.py CHECKPOINT.pth OUTPUT.safetensors: a PyTorch state_dict for import_rotor_network."""
+"""pth_to_safetensors.py CHECKPOINT.pth OUTPUT.safetensors: a PyTorch state_dict for import_rotor_network.
+
+Needs torch and safetensors (pip install torch safetensors)."""
 import sys
+
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 
 import torch
 from safetensors.torch import save_file
