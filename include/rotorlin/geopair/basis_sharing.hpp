@@ -32,8 +32,8 @@ enum class MeanWhitening { plain, normalized };
 /// D (d x r) and C by Basis Sharing. Where r exceeds what the weights span at most, min(d, N), D is filled
 /// with columns of W at equal distances, with coefficients of zero. \throws std::invalid_argument on an empty
 /// group or r < 1.
-inline SharedFactors basis_sharing(const LayerGroup& group, Index rank,
-                                   MeanWhitening mean = MeanWhitening::plain) {
+template <class = void>
+SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening mean = MeanWhitening::plain) {
   constexpr const char* who = "basis_sharing";
   if (group.size() == 0 || rank < 1) {
     detail::throw_invalid(who, ": ", group.size(), " layers and rank ", rank, ", expected >= 1");
@@ -69,8 +69,9 @@ inline SharedFactors basis_sharing(const LayerGroup& group, Index rank,
 /// D (r x n, orthonormal rows) and C_i (d_i x r) of least sum_i |L_i (W_i - C_i D)|_F^2: D^T are the leading
 /// right singular vectors of the stack of all L_i W_i, and C_i = W_i D^T. factors: L_i, d_i x d_i; weights:
 /// W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or rank outside 1 ... n.
-inline SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
-                                    const std::vector<Matrix<double>>& weights, Index rank) {
+template <class = void>
+SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
+                             const std::vector<Matrix<double>>& weights, Index rank) {
   constexpr const char* who = "output_sharing";
   if (weights.empty() || factors.size() != weights.size()) {
     detail::throw_invalid(who, ": ", factors.size(), " factors and ", weights.size(),

@@ -137,7 +137,10 @@ struct CompressionResult {
   }
   double kept_fraction() const { return dense_bytes > 0 ? bytes / dense_bytes : 1; }
   /// Reads back with load_shared_layers<float>(path).
-  void save(const std::filesystem::path& path) const { save_shared_layers(layers, path); }
+  template <class = void>
+  void save(const std::filesystem::path& path) const {
+    save_shared_layers(layers, path);
+  }
 };
 
 }  // namespace rotorlin

@@ -124,6 +124,7 @@ class GeoPairCompressor {
   /// Groups and the ratio of each. The costly part with distance or gain, which measure every two layers that
   /// might meet, and with a global budget. \throws std::invalid_argument without layers, on options out of
   /// range, on given groups that do not fit.
+  template <class = void>
   std::vector<PlannedGroup> plan(const CompressorOptions& options = {}) const {
     check(options);
     Stage stage("grouping", options);
@@ -137,6 +138,7 @@ class GeoPairCompressor {
   }
 
   /// One group of the plan: a pure function of the layers, the group and the options. \throws as compress.
+  template <class = void>
   CompressedGroup compress_group(const PlannedGroup& group, const CompressorOptions& options,
                                  const std::function<void(double)>& progress = {}) const {
     const auto start = std::chrono::steady_clock::now();
@@ -176,6 +178,7 @@ class GeoPairCompressor {
   /// All of it. \throws as plan; std::invalid_argument where a Gram matrix is zero or not positive
   /// semidefinite, or where not even one atom fits the ratio; std::domain_error where what was loaded, or
   /// what came of it, is not finite. All name the layer or the group.
+  template <class = void>
   CompressionResult compress(const CompressorOptions& options = {}) const {
     const std::vector<PlannedGroup> groups = plan(options);
     Stage stage("compression", options);
@@ -262,7 +265,8 @@ class GeoPairCompressor {
     }
   }
 
-  detail::GroupProblem problem(const PlannedGroup& group, const CompressorOptions& options) const {
+  template <class = void>
+  detail::GroupProblem<> problem(const PlannedGroup& group, const CompressorOptions& options) const {
     std::vector<const detail::LayerSource*> members;
     for (const std::size_t i : group.members) members.push_back(&layers_.at(i));
     return {std::move(members), grams_, options};
@@ -278,6 +282,7 @@ class GeoPairCompressor {
   }
 
   /// Sets the ratios of the groups by their damage in brief compressions around the ratio asked for.
+  template <class = void>
   void allocate(std::vector<PlannedGroup>& groups, const CompressorOptions& options) const {
     Stage stage("allocation", options);
     std::vector<double> costs;
@@ -287,7 +292,7 @@ class GeoPairCompressor {
     std::vector<double> dense(groups.size());
     const int iterations = std::min(options.iterations, detail::is_sparse(options.method) ? 6 : 2);
     detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
-      const detail::GroupProblem problem = this->problem(groups[g], options);
+      const auto problem = this->problem(groups[g], options);
       dense[g] = problem.dense_bytes();
       constexpr double factors[] = {0.3, 0.45, 0.6, 0.75, 0.9, 1, 1.1, 1.25, 1.45, 1.7, 2, 2.5};
       for (const double factor : factors) {

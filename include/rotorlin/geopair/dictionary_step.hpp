@@ -24,6 +24,7 @@ class DictionaryStep {
  public:
   /// Keeps a reference to the group. `gradient_steps` and `tolerance` bound the conjugate gradients, which
   /// only groups of three or more Gram matrices need. \throws std::invalid_argument on an empty group.
+  template <class = void>
   explicit DictionaryStep(const LayerGroup& group, int gradient_steps = 4, double tolerance = 0)
       : group_(group), gradient_steps_(gradient_steps), tolerance_(tolerance) {
     if (group.size() == 0) detail::throw_invalid("DictionaryStep: the group has no layers");
@@ -44,6 +45,7 @@ class DictionaryStep {
 
   /// X such that D + X is the minimiser, from the coefficients C_i (r x n_i) of every term and the whitened
   /// residuals E_i = L_i (W_i - D C_i).
+  template <class = void>
   Matrix<double> correction(const std::vector<Matrix<double>>& coefficients,
                             const std::vector<Matrix<double>>& residuals) const {
     if (terms().size() == 1) {
@@ -61,6 +63,7 @@ class DictionaryStep {
   }
 
   /// G_i x.
+  template <class = void>
   VectorX<double> apply_gram(std::size_t term, const VectorX<double>& x) const {
     const Matrix<double>& factor = terms()[term].factor;
     const VectorX<double> seen = factor.triangularView<Eigen::Upper>() * x;
@@ -68,6 +71,7 @@ class DictionaryStep {
   }
 
   /// x with sum_i weights_i G_i x = s, weights >= 0 and not all zero: the same for a single atom.
+  template <class = void>
   VectorX<double> atom_correction(const VectorX<double>& weights, const VectorX<double>& s) const;
 
  private:
@@ -81,8 +85,9 @@ class DictionaryStep {
   Eigen::LLT<Matrix<double>> mean_;  // of the Gram matrices, each divided by its trace
 };
 
-inline VectorX<double> DictionaryStep::atom_correction(const VectorX<double>& weights,
-                                                       const VectorX<double>& s) const {
+template <class>
+VectorX<double> DictionaryStep::atom_correction(const VectorX<double>& weights,
+                                                const VectorX<double>& s) const {
   if (terms().size() == 1) {
     const auto factor = terms()[0].factor.triangularView<Eigen::Upper>();
     return factor.solve(factor.transpose().solve(s)) / weights[0];

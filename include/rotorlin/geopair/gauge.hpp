@@ -23,7 +23,8 @@ struct IdentityGauge {
 };
 
 /// \throws std::invalid_argument on an empty or zero dictionary, std::domain_error on NaN or Inf.
-inline IdentityGauge identity_gauge(const ConstMatrixRef<double>& dictionary) {
+template <class = void>
+IdentityGauge identity_gauge(const ConstMatrixRef<double>& dictionary) {
   constexpr const char* who = "identity_gauge";
   if (dictionary.size() == 0) detail::throw_invalid(who, ": the dictionary is ", detail::shape(dictionary));
   if (!detail::all_finite(dictionary))

@@ -70,6 +70,7 @@ class GramAccumulator {
   std::int64_t count() const { return count_; }
 
   /// X X^T / N, features x features, symmetric. \throws std::invalid_argument before the first sample.
+  template <class = void>
   Matrix<double> gram() const {
     return products_.selfadjointView<Eigen::Lower>() *
            (Matrix<double>::Identity(features(), features()) / samples("gram"));

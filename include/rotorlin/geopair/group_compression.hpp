@@ -90,6 +90,7 @@ inline bool is_closed_form(CompressionMethod method) {
 /// The matrices of a group's layers, whitened, and what can be done with them. The shared side has d
 /// features: the inputs, where a dictionary D (d x r) gives W = D C, or the outputs, where W = C D^T (W: in x
 /// out).
+template <class = void>
 class GroupProblem {
  public:
   struct Solution {

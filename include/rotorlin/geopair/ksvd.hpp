@@ -18,8 +18,9 @@ namespace rotorlin {
 
 /// Sweeps once over all atoms of `dictionary` (d x r) with the coefficients (r x n_i) of every term. The
 /// objective never increases. Atoms that no coefficient uses stay as they are.
-inline void ksvd_sweep(const LayerGroup& group, const DictionaryStep& step, Matrix<double>& dictionary,
-                       std::vector<Matrix<double>>& coefficients) {
+template <class = void>
+void ksvd_sweep(const LayerGroup& group, const DictionaryStep& step, Matrix<double>& dictionary,
+                std::vector<Matrix<double>>& coefficients) {
   const std::vector<GramTerm>& terms = group.terms();
   std::vector<Matrix<double>> residuals;
   for (std::size_t i = 0; i < terms.size(); ++i) {

@@ -60,6 +60,7 @@ class LayerGroup {
   /// Adds a layer by its weight matrix, out x in as in y = W x; returns its number. \throws
   /// std::invalid_argument when it is not (>= 1) x inputs, for an unknown gram or an importance that is not
   /// positive; std::domain_error on NaN or Inf.
+  template <class = void>
   std::size_t add_layer(const ConstMatrixRef<double>& weight, std::size_t gram, double importance = 1) {
     constexpr const char* who = "LayerGroup::add_layer";
     if (weight.cols() != inputs_ || weight.rows() == 0) {
@@ -104,6 +105,7 @@ class LayerGroup {
   }
 
   /// L_i (W_i - D C_i) of every term, from D (d x r) and the coefficients of every term.
+  template <class = void>
   std::vector<Matrix<double>> residuals(const Matrix<double>& dictionary,
                                         const std::vector<Matrix<double>>& coefficients) const {
     std::vector<Matrix<double>> result;
@@ -114,6 +116,7 @@ class LayerGroup {
     }
     return result;
   }
+  template <class = void>
   double objective(const Matrix<double>& dictionary, const std::vector<Matrix<double>>& coefficients) const {
     double sum = 0;
     for (const Matrix<double>& residual : residuals(dictionary, coefficients)) sum += residual.squaredNorm();
@@ -160,7 +163,8 @@ class LayerGroup {
 };
 
 /// (D C)^T, out x in: the weight that D (d x r) and C (r x n) stand for, in the orientation of the layers.
-inline Matrix<double> reconstruct(const Matrix<double>& dictionary, const Matrix<double>& coefficients) {
+template <class = void>
+Matrix<double> reconstruct(const Matrix<double>& dictionary, const Matrix<double>& coefficients) {
   return coefficients.transpose() * dictionary.transpose();
 }
 

@@ -35,6 +35,7 @@ inline std::string type_of(const std::string& name) {
   return type;
 }
 
+template <class = void>
 class LayerGrouping {
  public:
   using Members = std::vector<std::size_t>;

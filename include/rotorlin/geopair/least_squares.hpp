@@ -18,6 +18,7 @@ namespace rotorlin {
 class LeastSquares {
  public:
   /// Factors F, m x n with m, n >= 1; entries must be finite.
+  template <class = void>
   explicit LeastSquares(const ConstMatrixRef<double>& f) : qr_(f), rank_(f.cols()) {
     if (has_full_rank()) return;
     const Index rows = std::min(f.rows(), f.cols());
@@ -29,6 +30,7 @@ class LeastSquares {
   Index rank() const { return rank_; }
 
   /// The X (n x columns of b) of least |F X - B|_F, and among those of least |X|_F.
+  template <class = void>
   Matrix<double> solve(const ConstMatrixRef<double>& b) const {
     if (b.rows() != qr_.rows()) {
       detail::throw_invalid("LeastSquares::solve: F has ", qr_.rows(), " rows, B is ", detail::shape(b));
@@ -39,6 +41,7 @@ class LeastSquares {
   }
 
   /// Q, m x rank: an orthonormal basis of the columns of F.
+  template <class = void>
   Matrix<double> basis() const {
     if (rank_ == 0) return Matrix<double>(qr_.rows(), 0);
     Matrix<double> q = Matrix<double>::Identity(qr_.rows(), pivoted_ ? complete_.rows() : rank_);
@@ -47,6 +50,7 @@ class LeastSquares {
   }
 
   /// Z T^-1 X, n x columns of x (rank x columns): what F maps to Q X, free of F's null space.
+  template <class = void>
   Matrix<double> pull_back(const ConstMatrixRef<double>& x) const {
     if (!pivoted_) return triangle().solve(x);
     Matrix<double> y = Matrix<double>::Zero(qr_.cols(), x.cols());
@@ -58,11 +62,13 @@ class LeastSquares {
   }
 
  private:
+  template <class = void>
   Eigen::TriangularView<const Eigen::Block<const Matrix<double>>, Eigen::Upper> triangle() const {
     return qr_.matrixQR().topLeftCorner(rank_, rank_).triangularView<Eigen::Upper>();
   }
 
   /// Whether every column stands clear of the space of those before it.
+  template <class = void>
   bool has_full_rank() const {
     if (qr_.rows() < qr_.cols()) return false;
     constexpr double clear = 1e-8;

@@ -102,7 +102,8 @@ class WireReader {
   std::size_t place_ = 0;
 };
 
-inline void write_group(WireWriter& wire, const CompressedGroup& group) {
+template <class = void>
+void write_group(WireWriter& wire, const CompressedGroup& group) {
   const GroupReport& report = group.report;
   wire.put(group.members);
   wire.put(report.side);
@@ -134,7 +135,8 @@ inline void write_group(WireWriter& wire, const CompressedGroup& group) {
   }
 }
 
-inline CompressedGroup read_group(WireReader& wire) {
+template <class = void>
+CompressedGroup read_group(WireReader& wire) {
   CompressedGroup group;
   GroupReport& report = group.report;
   group.members = wire.get_list<std::vector<std::size_t>>();
@@ -234,8 +236,9 @@ std::vector<std::byte> attempt(const F& f) {
 /// process; the others get none. Every process calls this, with the same layers (best as functions that load
 /// them: a process loads what its groups need) and options. \throws std::runtime_error in every process with
 /// the text of what any of them threw.
-inline std::optional<CompressionResult> compress(const GeoPairCompressor& compressor,
-                                                 const CompressorOptions& options, MPI_Comm comm) {
+template <class = void>
+std::optional<CompressionResult> compress(const GeoPairCompressor& compressor,
+                                          const CompressorOptions& options, MPI_Comm comm) {
   const detail::Messages messages(comm);
   std::vector<std::byte> message;
   if (messages.rank() == 0) {

@@ -32,6 +32,7 @@ namespace rotorlin {
 
 namespace detail {
 
+template <class = void>
 class OutputAlternation {
  public:
   OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
@@ -156,9 +157,10 @@ class OutputAlternation {
 /// D (r x n) and C_i (d_i x r) with at most options.nonzeros nonzeros a row. factors: L_i, d_i x d_i, upper
 /// triangular; weights: W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or unless 1
 /// <= nonzeros <= rank.
-inline SharedFactorization output_coding(const std::vector<Matrix<double>>& factors,
-                                         const std::vector<Matrix<double>>& weights,
-                                         const FactorizationOptions& options) {
+template <class = void>
+SharedFactorization output_coding(const std::vector<Matrix<double>>& factors,
+                                  const std::vector<Matrix<double>>& weights,
+                                  const FactorizationOptions& options) {
   constexpr const char* who = "output_coding";
   if (weights.empty() || factors.size() != weights.size() || options.nonzeros < 1 ||
       options.rank < options.nonzeros || options.iterations < 0) {

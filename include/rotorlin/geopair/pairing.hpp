@@ -34,7 +34,8 @@ struct SlidingDistance {
 
 /// a: d x n, b: d x m, in either order. \throws std::invalid_argument on different heights or empty matrices,
 /// std::domain_error on NaN or Inf.
-inline SlidingDistance sliding_distance(const ConstMatrixRef<double>& a, const ConstMatrixRef<double>& b) {
+template <class = void>
+SlidingDistance sliding_distance(const ConstMatrixRef<double>& a, const ConstMatrixRef<double>& b) {
   constexpr const char* who = "sliding_distance";
   if (a.cols() > b.cols()) return sliding_distance(b, a);
   if (a.rows() != b.rows() || a.size() == 0) {
@@ -81,7 +82,8 @@ struct WhitenedLayer {
 namespace detail {
 
 /// A group of layers in which each counts by its relative error. Equal factors are one Gram matrix.
-inline LayerGroup relative_group(const std::vector<const WhitenedLayer*>& layers) {
+template <class = void>
+LayerGroup relative_group(const std::vector<const WhitenedLayer*>& layers) {
   LayerGroup group(layers.at(0)->factor.rows());
   std::vector<const WhitenedLayer*> grams;
   for (const WhitenedLayer* layer : layers) {
@@ -100,7 +102,8 @@ inline LayerGroup relative_group(const std::vector<const WhitenedLayer*>& layers
   return group;
 }
 
-inline double one_step_error(const LayerGroup& group, double ratio) {
+template <class = void>
+double one_step_error(const LayerGroup& group, double ratio) {
   FactorizationOptions options;
   options.rank = std::max<Index>(1, dense_rank(group.inputs(), group.outputs(), ratio));
   options.iterations = group.terms().size() > 1 ? 1 : 0;  // one Gram matrix: the start is the optimum
@@ -111,7 +114,8 @@ inline double one_step_error(const LayerGroup& group, double ratio) {
 
 /// What sharing would bring to two layers, dense at the ratio of compression. Costs about d^3 a pair. \throws
 /// std::invalid_argument on other shapes.
-inline SharingGain sharing_gain(const WhitenedLayer& a, const WhitenedLayer& b, double ratio) {
+template <class = void>
+SharingGain sharing_gain(const WhitenedLayer& a, const WhitenedLayer& b, double ratio) {
   SharingGain gain;
   for (const WhitenedLayer* each : {&a, &b})
     gain.apart += detail::one_step_error(detail::relative_group({each}), ratio);

@@ -22,8 +22,9 @@ namespace rotorlin {
 /// C (r x n) for the dictionary D (d x r), the weight W (d x n), the whitening of E[z^T z] (d x d) and the
 /// cross-Gram matrix H (d x d, what CrossGramAccumulator gives from z and x). \throws std::invalid_argument
 /// on other shapes, std::domain_error when H is not finite.
-inline Matrix<double> refit_coefficients(const Matrix<double>& dictionary, const Matrix<double>& weight,
-                                         const Whitening& seen, const Matrix<double>& cross) {
+template <class = void>
+Matrix<double> refit_coefficients(const Matrix<double>& dictionary, const Matrix<double>& weight,
+                                  const Whitening& seen, const Matrix<double>& cross) {
   constexpr const char* who = "refit_coefficients";
   const Index d = weight.rows();
   if (dictionary.rows() != d || seen.factor.rows() != d || cross.rows() != d || cross.cols() != d) {

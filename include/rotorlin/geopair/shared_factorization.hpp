@@ -56,6 +56,7 @@ struct SharedFactorization {
 
 namespace detail {
 
+template <class = void>
 class Alternation {
  public:
   Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
@@ -177,8 +178,9 @@ class Alternation {
 /// Alternates from `start` (d x rank) or, where that is null, from Basis Sharing. \throws
 /// std::invalid_argument on an empty group, a start of another shape, rank < 1, nonzeros outside 0 ... rank
 /// or iterations < 0; std::domain_error when the start is not finite.
-inline SharedFactorization factorize(const LayerGroup& group, const FactorizationOptions& options,
-                                     const Matrix<double>* start = nullptr) {
+template <class = void>
+SharedFactorization factorize(const LayerGroup& group, const FactorizationOptions& options,
+                              const Matrix<double>* start = nullptr) {
   constexpr const char* who = "factorize";
   if (group.size() == 0) detail::throw_invalid(who, ": the group has no layers");
   if (options.rank < 1 || options.nonzeros < 0 || options.nonzeros > options.rank || options.iterations < 0) {

@@ -46,8 +46,9 @@ struct SparseCode {
 namespace detail {
 
 /// The k entries of largest magnitude, ties to the smaller index, as a mask of ones and zeros.
-inline void mask_largest(const Eigen::Ref<const VectorX<double>>& values, Index k, std::vector<Index>& order,
-                         Eigen::Ref<VectorX<double>> mask) {
+template <class = void>
+void mask_largest(const Eigen::Ref<const VectorX<double>>& values, Index k, std::vector<Index>& order,
+                  Eigen::Ref<VectorX<double>> mask) {
   order.resize(static_cast<std::size_t>(values.size()));
   std::iota(order.begin(), order.end(), Index{0});
   std::nth_element(order.begin(), order.begin() + k - 1, order.end(), [&](Index i, Index j) {
@@ -59,7 +60,8 @@ inline void mask_largest(const Eigen::Ref<const VectorX<double>>& values, Index 
 }
 
 /// An estimate of the largest eigenvalue of a positive semidefinite matrix by the power method, from below.
-inline double largest_eigenvalue(const Matrix<double>& k) {
+template <class = void>
+double largest_eigenvalue(const Matrix<double>& k) {
   VectorX<double> v = k.rowwise().norm() + VectorX<double>::Constant(k.rows(), 1e-3);
   double value = 0;
   for (int step = 0; step < 60; ++step) {
@@ -74,7 +76,8 @@ inline double largest_eigenvalue(const Matrix<double>& k) {
 }
 
 /// argmin c^T K c - 2 b^T c for every column b, of minimum norm where atoms (of length 1) are dependent.
-inline Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matrix<double>& b) {
+template <class = void>
+Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matrix<double>& b) {
   const Eigen::LLT<Matrix<double>> cholesky(k);
   if (cholesky.info() == Eigen::Success && cholesky.matrixLLT().diagonal().minCoeff() > 1e-7) {
     return cholesky.solve(b);
@@ -85,8 +88,9 @@ inline Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matr
 }
 
 /// The same for every column under its mask, by a factorisation a column.
-inline Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<double>& b,
-                                        const Matrix<double>& mask) {
+template <class = void>
+Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<double>& b,
+                                 const Matrix<double>& mask) {
   Matrix<double> c = Matrix<double>::Zero(b.rows(), b.cols());
   std::vector<Index> support;
   for (Index j = 0; j < b.cols(); ++j) {
@@ -101,8 +105,9 @@ inline Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<do
 }
 
 /// The same by conjugate gradients from `c`, which the masks must cover.
-inline Matrix<double> descend_on_supports(const Matrix<double>& k, const Matrix<double>& b,
-                                          const Matrix<double>& mask, Matrix<double> c, int steps) {
+template <class = void>
+Matrix<double> descend_on_supports(const Matrix<double>& k, const Matrix<double>& b,
+                                   const Matrix<double>& mask, Matrix<double> c, int steps) {
   Matrix<double> residual = (b - k * c).cwiseProduct(mask), direction = residual;
   Eigen::RowVectorXd energy = residual.colwise().squaredNorm();
   for (int step = 0; step < steps && (energy.array() > 0).any(); ++step) {
@@ -120,7 +125,8 @@ inline Matrix<double> descend_on_supports(const Matrix<double>& k, const Matrix<
 }
 
 /// The columns `list` of m.
-inline Matrix<double> columns_of(const Matrix<double>& m, const std::vector<Index>& list) {
+template <class = void>
+Matrix<double> columns_of(const Matrix<double>& m, const std::vector<Index>& list) {
   return m(Eigen::all, list);
 }
 
@@ -132,9 +138,10 @@ inline Matrix<double> columns_of(const Matrix<double>& m, const std::vector<Inde
 ///
 /// gram: K, r x r; products: b, r x n; energies: |A_j|^2, n. `start` (r x n) is a warm start, whose k largest
 /// entries a column count, or null. \throws std::invalid_argument on other shapes, or k outside 1 ... r.
-inline SparseCode hard_thresholding_pursuit(const Matrix<double>& gram, const Matrix<double>& products,
-                                            const VectorX<double>& energies, const PursuitOptions& options,
-                                            const Matrix<double>* start = nullptr) {
+template <class = void>
+SparseCode hard_thresholding_pursuit(const Matrix<double>& gram, const Matrix<double>& products,
+                                     const VectorX<double>& energies, const PursuitOptions& options,
+                                     const Matrix<double>* start = nullptr) {
   constexpr const char* who = "hard_thresholding_pursuit";
   const Index r = gram.rows(), n = products.cols(), k = options.nonzeros;
   if (gram.cols() != r || products.rows() != r || energies.size() != n ||

@@ -34,6 +34,7 @@ namespace rotorlin {
 class JointDiagonalization {
  public:
   /// \throws std::invalid_argument on factors with different numbers of columns.
+  template <class = void>
   JointDiagonalization(const ConstMatrixRef<double>& f, const ConstMatrixRef<double>& h) {
     if (f.cols() != h.cols()) {
       detail::throw_invalid("JointDiagonalization: the factors are ", detail::shape(f), " and ",
@@ -68,9 +69,9 @@ class JointDiagonalization {
 
 /// X of G_1 X B_1 + G_2 X B_2 = S (d x r), where `grams` diagonalises (L_1, L_2) and `coefficients` (C_1^T,
 /// C_2^T). X is zero on what no coefficient uses. \throws std::invalid_argument on another shape of S.
-inline Matrix<double> solve_sylvester(const JointDiagonalization& grams,
-                                      const JointDiagonalization& coefficients,
-                                      const ConstMatrixRef<double>& s) {
+template <class = void>
+Matrix<double> solve_sylvester(const JointDiagonalization& grams, const JointDiagonalization& coefficients,
+                               const ConstMatrixRef<double>& s) {
   const Matrix<double>& p = grams.transform();
   const Matrix<double>& q = coefficients.transform();
   if (s.rows() != p.rows() || s.cols() != q.rows()) {
@@ -117,6 +118,7 @@ class SylvesterConjugateGradients {
   /// objective of the dictionary step. The preconditioner is X -> Gbar^-1 X Bbar^-1 with Gbar ~ sum_i tr(B_i)
   /// G_i, Bbar ~ sum_i tr(G_i) B_i. \throws std::invalid_argument on other shapes than C_i: r x n_i, S: d x
   /// r.
+  template <class = void>
   Matrix<double> solve(const std::vector<Matrix<double>>& coefficients, const ConstMatrixRef<double>& s,
                        int max_steps, double tolerance = 0, SylvesterProgress* progress = nullptr) const;
 
@@ -127,7 +129,8 @@ class SylvesterConjugateGradients {
 namespace detail {
 
 /// Cholesky factorisation of a positive semidefinite matrix, raised by a rounding of its trace.
-inline Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
+template <class = void>
+Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
   const double trace = m.trace();
   m.diagonal().array() += trace > 0 ? 1e-12 * trace / static_cast<double>(m.rows()) : 1;
   return Eigen::LLT<Matrix<double>>(m);
@@ -135,10 +138,10 @@ inline Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
 
 }  // namespace detail
 
-inline Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<double>>& coefficients,
-                                                         const ConstMatrixRef<double>& s, int max_steps,
-                                                         double tolerance,
-                                                         SylvesterProgress* progress) const {
+template <class>
+Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<double>>& coefficients,
+                                                  const ConstMatrixRef<double>& s, int max_steps,
+                                                  double tolerance, SylvesterProgress* progress) const {
   constexpr const char* who = "SylvesterConjugateGradients::solve";
   const Index d = inputs(), r = s.cols();
   if (coefficients.size() != factors_.size() || s.rows() != d) {

@@ -32,7 +32,8 @@ struct Whitening {
 /// until every pivot of the Cholesky factorisation stands clear of rounding. \throws std::domain_error on NaN
 /// or Inf; std::invalid_argument when gram is not square, not symmetric (beyond 1e-8 of its largest entry),
 /// zero, so far from positive semidefinite that eta = 1 does not help, or when eta is negative.
-inline Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge) {
+template <class = void>
+Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge) {
   constexpr const char* who = "whiten";
   const Index d = gram.rows();
   if (d == 0 || gram.cols() != d) {
