@@ -289,6 +289,59 @@ TEST_CASE("Difficult layers give right results", "[geopair][compressor]") {
     CHECK(result.layer("a").to_dense() == weight.cast<float>());
     CHECK(result.layer_reports[1].relative_error < 1e-6);
   }
+  SECTION("no iterations, of an odd number of layers") {
+    for (std::uint64_t i = 0; i < 3; ++i)
+      model.add("layer." + std::to_string(i), random_matrix(12, 16, 20 + i), random_gram(16, 10, 30 + i));
+    options.iterations = 0;
+    check_result(model, model.compressor.compress(options), 0.3);
+  }
+  SECTION("shared outputs of singular, equal, zero and other layers") {
+    const rotorlin::LayerOptions outputs{.side = DictionarySide::output};
+    const Matrix x = random_matrix(16, 4, 10);
+    model.add("singular", weight, x * x.transpose() / 4, outputs);
+    model.add("equal", weight, gram, outputs);
+    model.add("zero", Matrix::Zero(12, 16), gram, outputs);
+    model.add("other", random_matrix(12, 9, 5), random_gram(9, 10, 6), outputs);
+    options.eta = 0;
+    const CompressionResult result = model.compressor.compress(options);
+    check_result(model, result, 0.3);
+    CHECK(result.layer_reports[2].relative_error == 0);
+    options.ratio = 0;
+    check_result(model, model.compressor.compress(options), 0);
+  }
+  SECTION("inputs that are always zero") {
+    Matrix dead = gram, reader = Matrix::Zero(12, 16);
+    dead.row(3).setZero();
+    dead.col(3).setZero();
+    reader.col(3).setOnes();
+    model.add("a", weight, dead);
+    model.add("reads nothing", reader, dead);
+    const CompressionResult result = model.compressor.compress(options);
+    for (std::size_t i = 0; i < 2; ++i) CHECK(result.layers[i].layer.to_dense().allFinite());
+    const double error = model.error(0, result.layers[0].layer.to_dense().cast<double>());
+    CHECK(result.layer_reports[0].relative_error == Approx(error).epsilon(1e-4));
+    const double nothing = result.layer_reports[1].relative_error;
+    CHECK((nothing == 0 || std::isinf(nothing)));
+  }
+  SECTION("1 x 1") {
+    model.add("point", Matrix::Constant(1, 1, 2), Matrix::Constant(1, 1, 3));
+    CHECK_THROWS_WITH(model.compressor.compress(options), Contains("point") && Contains("lower ratio"));
+    options.ratio = 0;
+    CHECK(model.compressor.compress(options).layer("point").to_dense()(0, 0) == 2);
+  }
+  SECTION("what is no Gram matrix, and weights that are no weights") {
+    Matrix skewed = gram, indefinite = gram;
+    skewed(0, 1) += 1;
+    indefinite(5, 5) = -2;
+    const std::pair<Matrix, Matrix> cases[] = {{weight, skewed},        {weight, indefinite},
+                                               {weight, -gram},         {weight, Matrix::Zero(16, 16)},
+                                               {weight, 1e-310 * gram}, {1e200 * weight, gram}};
+    for (const auto& [w, g] : cases) {
+      Model hostile;
+      hostile.add("hostile", w, g);
+      CHECK_THROWS_WITH(hostile.compressor.compress(options), Contains("'hostile'") && Contains("expected"));
+    }
+  }
   SECTION("ratio 0.99 says what does not fit") {
     model.add("first", weight, gram);
     options.ratio = 0.99;
@@ -312,7 +365,8 @@ TEST_CASE("What can't be compressed is refused by name", "[geopair][compressor]"
   CHECK_THROWS_AS(compressor.compress(), std::invalid_argument);
   const Matrix weight = random_matrix(4, 6, 1), gram = random_gram(6, 10, 2);
   const auto handle = compressor.add_gram(gram);
-  CHECK_THROWS_WITH(compressor.add_layer("bad", Matrix::Constant(4, 6, nan), handle), Contains("'bad'"));
+  for (const double bad : {nan, std::numeric_limits<double>::infinity()})
+    CHECK_THROWS_WITH(compressor.add_layer("bad", Matrix::Constant(4, 6, bad), handle), Contains("'bad'"));
   CHECK_THROWS_AS(compressor.add_gram(Matrix::Constant(6, 6, nan)), std::domain_error);
   CHECK_THROWS_WITH(compressor.add_layer("bad gram", weight, Matrix::Constant(6, 6, nan)),
                     Contains("'bad gram'"));
@@ -321,15 +375,26 @@ TEST_CASE("What can't be compressed is refused by name", "[geopair][compressor]"
   CHECK_THROWS_WITH(compressor.add_layer("negative", weight, handle, {.importance = -1}),
                     Contains("'negative'"));
   CHECK_THROWS_AS(compressor.add_gram(random_matrix(3, 4, 1)), std::invalid_argument);
-  compressor.add_layer("good", weight, handle);
+  CHECK_THROWS_WITH(compressor.add_layer("empty", Matrix(0, 6), handle), Contains("'empty'"));
+  CHECK_THROWS_WITH(
+      compressor.add_layer("bias", weight, handle,
+                           {.bias = rotorlin::VectorX<float>::Constant(4, static_cast<float>(nan))}),
+      Contains("'bias'") && Contains("NaN"));
+  CHECK_THROWS_WITH(compressor.add_layer("good", random_matrix(4, 5, 1), handle), Contains("'good'"));
+  compressor.add_layer("good", weight, handle);  // the name is free: the first was refused
   CHECK_THROWS_WITH(compressor.add_layer("good", weight, handle), Contains("'good'"));
   CHECK_THROWS_AS(compressor.compress({.ratio = 1}), std::invalid_argument);
+  CHECK_THROWS_AS(compressor.compress({.ratio = -0.1}), std::invalid_argument);
   CHECK_THROWS_AS(compressor.compress({.ratio = nan}), std::invalid_argument);
   CHECK_THROWS_AS(compressor.compress({.ks_ratio = 0.5}), std::invalid_argument);
   CHECK_THROWS_AS(compressor.compress({.threads = 0}), std::invalid_argument);
   CompressorOptions options;
   options.groups = {{"good", "unknown"}};
   CHECK_THROWS_WITH(compressor.compress(options), Contains("'unknown'"));
+  options.groups = {{"good", "good"}};
+  CHECK_THROWS_WITH(compressor.compress(options), Contains("'good' twice"));
+  options.groups = {{}};
+  CHECK_THROWS_WITH(compressor.compress(options), Contains("empty"));
 
   compressor.add_layer("other width", random_matrix(4, 7, 1), random_gram(7, 10, 2));
   options.groups = {{"good", "other width"}};

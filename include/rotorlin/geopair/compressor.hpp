@@ -102,7 +102,8 @@ class GeoPairCompressor {
     const auto refuse = [&](const auto&... parts) {
       detail::throw_invalid(who, ": layer '", name, "': ", parts...);
     };
-    if (!names_.insert(name).second) refuse("a layer of this name was added before");
+    if (names_.contains(name))
+      refuse("a layer of this name was added before; expected names without doubles");
     if (out < 1 || in < 1) refuse("the weight is ", out, " x ", in, ", expected out x in, each >= 1");
     if (gram.number_ >= grams_.size()) refuse("its Gram matrix belongs to another compressor");
     if (const Index features = grams_[gram.number_].features; features != in) {
@@ -115,8 +116,12 @@ class GeoPairCompressor {
     if (options.bias.size() != 0 && options.bias.size() != out) {
       refuse("the bias has ", options.bias.size(), " values, expected ", out, " or none");
     }
+    if (!detail::all_finite(options.bias)) {
+      detail::throw_domain(who, ": layer '", name, "': the bias has NaN or infinite entries");
+    }
     if (options.type.empty()) options.type = detail::type_of(name);
     layers_.push_back({name, out, in, gram.number_, std::move(options), std::move(load)});
+    names_.insert(name);
   }
 
   std::size_t size() const { return layers_.size(); }

@@ -234,6 +234,10 @@ class GroupProblem {
       importance = layer.options.importance;
       const double energy = unwhitened ? weight.squaredNorm() : whitened(number, weight).squaredNorm();
       if (options_.weighting == LayerWeighting::relative && energy > 0) importance /= energy;
+      if (!(importance > 0 && std::isfinite(importance) && std::isfinite(energy))) {
+        throw_invalid("its mean squared output is ", energy, " and its importance ", layer.options.importance,
+                      "; expected weights and activations of ordinary size");
+      }
     }
     if (side() == DictionarySide::input) {
       group_.add_layer(weight, number, importance);

@@ -86,9 +86,12 @@ class LayerGrouping {
       groups.emplace_back();
       for (const std::string& name : names) {
         const auto found = numbers.find(name);
-        if (found == numbers.end() || taken[found->second]) {
-          throw_invalid("GeoPairCompressor: the given groups name '", name,
-                        "', which was not added or stands in two of them");
+        if (found == numbers.end()) {
+          throw_invalid("GeoPairCompressor: the given groups name '", name, "', which is none of the ",
+                        layers_.size(), " layers that were added, the first of them '", layers_[0].name, "'");
+        }
+        if (taken[found->second]) {
+          throw_invalid("GeoPairCompressor: the given groups name '", name, "' twice, expected once at most");
         }
         taken[found->second] = true;
         groups.back().push_back(found->second);

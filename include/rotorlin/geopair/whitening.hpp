@@ -44,13 +44,13 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
     detail::throw_invalid(who, ": the relative ridge is ", eta, ", expected >= 0");
   }
   const double largest = gram.cwiseAbs().maxCoeff(), mean = gram.trace() / static_cast<double>(d);
-  if (!(mean > 0)) {
+  if (!(mean > std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon())) {
     detail::throw_invalid(who, ": the trace of the Gram matrix is ", gram.trace(),
-                          ", expected > 0: were all activations zero?");
+                          ", expected > 0, the mean square of activations: were all of them zero?");
   }
   if (const double asymmetry = (gram - gram.transpose()).cwiseAbs().maxCoeff(); asymmetry > 1e-8 * largest) {
     detail::throw_invalid(who, ": the Gram matrix is not symmetric, it differs from its transpose by ",
-                          asymmetry);
+                          asymmetry, ", expected E[x x^T] (GramAccumulator makes it)");
   }
   const double clear = static_cast<double>(d) * std::numeric_limits<double>::epsilon();
   for (double asked = eta; eta <= std::max(asked, 1.0); eta = std::max(10 * eta, 1e-15)) {
@@ -63,8 +63,10 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
       return {std::move(factor), eta, eta * mean};
     }
   }
-  detail::throw_invalid(who, ": the Gram matrix (", detail::shape(gram), ", trace ", gram.trace(),
-                        ") is not positive semidefinite, not even with a ridge of its mean diagonal");
+  detail::throw_invalid(
+      who, ": the Gram matrix (", detail::shape(gram), ", trace ", gram.trace(),
+      ") is not positive semidefinite, not even with a ridge of its mean diagonal; expected ",
+      "E[x x^T] (GramAccumulator makes it)");
 }
 
 }  // namespace rotorlin
