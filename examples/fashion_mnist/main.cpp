@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,13 +26,10 @@
 #include "common/svg_plot.hpp"
 #include "common/table.hpp"
 #include "models.hpp"
-#include "rotorlin/core/random.hpp"
-#include "rotorlin/training/schedule.hpp"
 
 namespace {
 
 using namespace examples;
-using rotorlin::Random;
 
 struct Options {
   std::filesystem::path data = debian_fashion_mnist;
@@ -146,53 +142,25 @@ struct Run {
   /// Of the accuracies, as of a sample.
   double deviation() const {
     double square = 0;
-    for (const double a : accuracies)
-      square += (a - epochs.back().test_accuracy) * (a - epochs.back().test_accuracy);
+    for (const double accuracy : accuracies) square += std::pow(accuracy - epochs.back().test_accuracy, 2);
     return std::sqrt(square / static_cast<double>(accuracies.size() - 1));
   }
 };
 
 std::vector<Epoch> train(Model& model, const FashionMnist& data, const Options& options, std::uint64_t seed) {
-  constexpr Index batch = 128;
-  const Index images = std::min(options.images, data.train.size()), steps = (images - 1) / batch + 1;
-  const rotorlin::CosineSchedule schedule(options.rate * model.learning_rate, 0, options.epochs * steps);
-  Random random(seed);
-  std::vector<Index> order(static_cast<std::size_t>(images));
-  std::iota(order.begin(), order.end(), Index{0});
-  Eigen::MatrixXf x(model.network.in_features(), batch);
-  std::vector<int> labels(static_cast<std::size_t>(batch));
-
+  const Index images = std::min(options.images, data.train.size());
+  Training training(model.network, data.train, images, options.epochs, options.rate * model.learning_rate,
+                    seed);
   std::vector<Epoch> epochs;
   Progress progress("  " + model.name);
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    const Stopwatch clock;
-    random.shuffle(order);
-    double loss = 0;
-    Index correct = 0, done = 0;
-    for (Index s = 0; s < steps; ++s) {
-      const Index count = std::min(batch, images - s * batch);
-      for (Index j = 0; j < count; ++j) {
-        const Index image = order[static_cast<std::size_t>(s * batch + j)];
-        x.col(j) = data.train.images.col(image);
-        labels[static_cast<std::size_t>(j)] = data.train.labels[static_cast<std::size_t>(image)];
-      }
-      const double rate = schedule.rate((epoch - 1) * steps + s);
-      const auto result = model.network.train_step(x.leftCols(count), labels.data(), rate);
-      loss += result.cross_entropy * static_cast<double>(count);
-      correct += result.correct;
-      done += count;
-      const double all = static_cast<double>(options.epochs) * static_cast<double>(images);
-      progress.update(
-          (static_cast<double>(epoch - 1) * static_cast<double>(images) + static_cast<double>(done)) / all,
-          format("epoch %d  loss %.3f  accuracy %.2f %%  %.0f images/s", epoch,
-                 loss / static_cast<double>(done),
-                 100 * static_cast<double>(correct) / static_cast<double>(done),
-                 static_cast<double>(done) / clock.seconds()));
-    }
-    const double seconds = clock.seconds();
-    epochs.push_back({epoch, loss / static_cast<double>(images),
-                      static_cast<double>(correct) / static_cast<double>(images),
-                      model.network.accuracy(data.test), seconds});
+  for (int number = 1; number <= options.epochs; ++number) {
+    const Training::Epoch epoch = training.epoch([&](const Training::Epoch& now) {
+      const auto done = static_cast<double>(now.done);
+      progress.update((number - 1 + done / static_cast<double>(images)) / options.epochs,
+                      format("epoch %d  loss %.3f  accuracy %.2f %%  %.0f images/s", number, now.loss,
+                             100 * now.accuracy, done / now.seconds));
+    });
+    epochs.push_back({number, epoch.loss, epoch.accuracy, model.network.accuracy(data.test), epoch.seconds});
   }
   progress.finish(
       format("loss %.3f  test accuracy %.2f %%", epochs.back().loss, 100 * epochs.back().test_accuracy));
@@ -283,6 +251,7 @@ void run(const Options& options) {
   const Stopwatch clock;
   std::printf("Fashion-MNIST from %s\n", options.data.c_str());
   FashionMnist data = read_fashion_mnist(options.data);
+  prepare_folder(options.out);
   if (options.validate) hold_out(data);
   standardize(data);
   std::printf("  %s training images, %s %s images, %d epochs\n\n",

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "network.hpp"
+#include "common/network.hpp"
 
 namespace examples {
 

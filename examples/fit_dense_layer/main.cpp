@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,7 +21,7 @@
 
 #include "common/arguments.hpp"
 #include "common/idx.hpp"
-#include "common/mlp.hpp"
+#include "common/network.hpp"
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
 #include "common/table.hpp"
@@ -31,14 +30,12 @@
 namespace {
 
 using namespace examples;
-using rotorlin::DenseLinear;
 using rotorlin::FitOptions;
 using rotorlin::FitProgress;
 using rotorlin::LowRankLinear;
-using rotorlin::Random;
 using rotorlin::RotorLinear;
 
-using Network = Mlp<DenseLinear<float>, DenseLinear<float>, DenseLinear<float>>;
+using Dense = rotorlin::DenseLinear<float>;
 
 struct Options {
   std::filesystem::path data = debian_fashion_mnist;
@@ -89,32 +86,16 @@ Options parse(int count, char** values) {
 }
 
 void train(Network& network, const FashionMnist& data, const Options& options) {
-  constexpr Index batch = 128;
-  const Index images = data.train.size(), steps_per_epoch = images / batch;
-  const rotorlin::CosineSchedule schedule(1e-3, 0, options.epochs * steps_per_epoch);
-  Random random(options.seed);
-  std::vector<Index> order(static_cast<std::size_t>(images));
-  std::iota(order.begin(), order.end(), Index{0});
-  Eigen::MatrixXf x(network.layer<0>().in_features(), batch);
-  std::vector<int> labels(static_cast<std::size_t>(batch));
-
-  for (int epoch = 1; epoch <= options.epochs; ++epoch) {
-    Progress progress(format("  epoch %d of %d", epoch, options.epochs));
-    random.shuffle(order);
-    double loss = 0;
-    for (Index s = 0; s < steps_per_epoch; ++s) {
-      for (Index j = 0; j < batch; ++j) {
-        const Index image = order[static_cast<std::size_t>(s * batch + j)];
-        x.col(j) = data.train.images.col(image);
-        labels[static_cast<std::size_t>(j)] = data.train.labels[static_cast<std::size_t>(image)];
-      }
-      const double rate = schedule.rate((epoch - 1) * steps_per_epoch + s);
-      loss += network.train_step(x, labels.data(), rate).loss;
-      progress.update(static_cast<double>(s + 1) / static_cast<double>(steps_per_epoch),
-                      format("loss %.3f", loss / static_cast<double>(s + 1)));
-    }
-    progress.finish(format("loss %.3f  test accuracy %.2f %%", loss / static_cast<double>(steps_per_epoch),
-                           100 * network.accuracy(data.test)));
+  const Index images = data.train.size();
+  Training training(network, data.train, images, options.epochs, 1e-3, options.seed);
+  for (int number = 1; number <= options.epochs; ++number) {
+    Progress progress(format("  epoch %d of %d", number, options.epochs));
+    const Training::Epoch epoch = training.epoch([&](const Training::Epoch& now) {
+      progress.update(static_cast<double>(now.done) / static_cast<double>(images),
+                      format("loss %.3f", now.loss));
+    });
+    progress.finish(
+        format("loss %.3f  test accuracy %.2f %%", epoch.loss, 100 * network.accuracy(data.test)));
   }
 }
 
@@ -128,8 +109,8 @@ struct Target {
 };
 
 Target observe(const Network& network, const FashionMnist& data) {
-  const auto& first = network.layer<0>();
-  const auto& hidden = network.layer<1>();
+  const auto& first = network.layer<Dense>(0);
+  const auto& hidden = network.layer<Dense>(1);
   Target target;
   target.weight = hidden.weight();
   target.bias = hidden.bias();
@@ -139,9 +120,10 @@ Target observe(const Network& network, const FashionMnist& data) {
   Eigen::VectorXd sum = Eigen::VectorXd::Zero(features);
   for (Index begin = 0, count = 0; begin < images; begin += count) {
     count = std::min<Index>(1000, images - begin);
-    const Eigen::MatrixXf x = first.forward(data.train.images.middleCols(begin, count)).cwiseMax(0.0f);
-    moment += (x * x.transpose()).cast<double>();
-    sum += x.cast<double>().rowwise().sum();
+    const Eigen::MatrixXf y = first.forward(data.train.images.middleCols(begin, count));
+    const Eigen::MatrixXd x = y.cwiseMax(0.0f).cast<double>();
+    moment += x * x.transpose();
+    sum += x.rowwise().sum();
   }
   const Eigen::VectorXd mean = sum / static_cast<double>(images);
   target.covariance = moment / static_cast<double>(images) - mean * mean.transpose();
@@ -188,7 +170,7 @@ Replacement measure(std::string name, const L& layer, double fit_seconds, const 
   result.parameters = layer.bias_offset();
   const Eigen::MatrixXf y = layer.forward(target.test_x);
   result.error = (y - target.test_y).norm() / target.test_y.norm();
-  const Eigen::MatrixXf logits = network.layer<2>().forward(y.cwiseMax(0.0f));
+  const Eigen::MatrixXf logits = network.layer<Dense>(2).forward(y.cwiseMax(0.0f));
   result.accuracy = static_cast<double>(count_correct(logits, labels.data())) / static_cast<double>(y.cols());
 
   typename L::Workspace workspace;
@@ -316,9 +298,11 @@ void run(const Options& options) {
               with_commas(data.test.size()).c_str());
 
   std::puts("\nA dense network, 784-512-512-10");
-  Network network(DenseLinear<float>(784, 512, true, options.seed),
-                  DenseLinear<float>(512, 512, true, options.seed + 1),
-                  DenseLinear<float>(512, 10, true, options.seed + 2));
+  const StageOptions relu{.normalize = false, .slope = 0};
+  Network network(784);
+  network.add(Dense(784, 512, true, options.seed), relu)
+      .add(Dense(512, 512, true, options.seed + 1), relu)
+      .add(Dense(512, 10, true, options.seed + 2), logits(1));
   train(network, data, options);
 
   std::puts("\nLayers fitted to its 512 x 512 matrix");
@@ -327,7 +311,7 @@ void run(const Options& options) {
     return measure(name, layer, seconds, target, network, data.test.labels);
   };
   const double bias_alone = (target.test_y.colwise() - target.mean_y).norm() / target.test_y.norm();
-  const Replacement dense = measured("dense", network.layer<1>(), 0);
+  const Replacement dense = measured("dense", network.layer<Dense>(1), 0);
   const auto report = [](const Replacement& r) { return format("error %.3f", r.error); };
 
   std::vector<Replacement> low_rank;

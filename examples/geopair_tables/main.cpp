@@ -139,6 +139,7 @@ Setup prepare(const Options& options) {
 
 void run(const Options& options) {
   const Stopwatch clock;
+  prepare_folder(options.out);
   const Setup setup = prepare(options);
   Study study(setup);
   for (const std::string& part : options.parts) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "fashion_mnist/network.hpp"
+#include "common/network.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -66,6 +66,27 @@ TEST_CASE("label smoothing moves the targets") {
   CHECK(change[label] == Approx(0.09));
   change[label] = -0.01f;
   CHECK((change.array() + 0.01f).abs().maxCoeff() < 1e-6f);
+}
+
+TEST_CASE("training goes through all images, and a network shows its layers") {
+  using Dense = rotorlin::DenseLinear<float>;
+  LabelledImages data{Eigen::MatrixXf::Random(6, 300), std::vector<int>(300)};
+  for (Index j = 0; j < 300; ++j) data.labels[static_cast<std::size_t>(j)] = data.images(0, j) > 0;
+  Network network(6);
+  network.add(Dense(6, 8, true, 1), {.normalize = false, .slope = 0}).add(Dense(8, 2, true, 2), logits(1));
+  Training training(network, data, 290, 30, 0.02, 3);
+  std::vector<Index> done;
+  Training::Epoch epoch;
+  for (int k = 0; k < 30; ++k) {
+    epoch = training.epoch([&](const Training::Epoch& now) {
+      if (k == 0) done.push_back(now.done);
+    });
+  }
+  CHECK(done == std::vector<Index>{128, 256, 290});
+  CHECK(epoch.accuracy > 0.97);
+  const Eigen::MatrixXf hidden = network.layer<Dense>(0).forward(data.images).cwiseMax(0.0f);
+  CHECK(network.layer<Dense>(1).forward(hidden).isApprox(network.forward(data.images)));
+  CHECK_THROWS_AS(network.layer<rotorlin::LowRankLinear<float>>(0), std::bad_cast);
 }
 
 TEST_CASE("a network learns, and refuses layers that do not fit") {

@@ -1,31 +1,67 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A classifier whose stages are any of the library's layers, each followed by normalisation and an
-/// activation where wanted; the number and the kinds of the stages are chosen at run time.
+/// activation where wanted, chosen at run time; and its training: softmax and cross-entropy, Adam.
 #pragma once
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/idx.hpp"
-#include "common/mlp.hpp"
+#include "common/progress.hpp"
 #include "common/table.hpp"
+#include "rotorlin/core/random.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/training/adam.hpp"
+#include "rotorlin/training/schedule.hpp"
 
 namespace examples {
+
+using rotorlin::Index;
+
+/// Number of columns of `logits` whose largest entry is at the label.
+inline Index count_correct(const Eigen::MatrixXf& logits, const int* labels) {
+  Index correct = 0;
+  for (Index j = 0; j < logits.cols(); ++j) {
+    Index best = 0;
+    logits.col(j).maxCoeff(&best);
+    correct += best == labels[j];
+  }
+  return correct;
+}
+
+/// Sum over the batch of -log softmax(logits)[label]; `logits` become its gradient.
+inline double softmax_cross_entropy(Eigen::MatrixXf& logits, const int* labels) {
+  double loss = 0;
+  for (Index j = 0; j < logits.cols(); ++j) {
+    auto column = logits.col(j);
+    column.array() -= column.maxCoeff();
+    const float logit = column[labels[j]];
+    column = column.array().exp();
+    const float sum = column.sum();
+    loss += std::log(sum) - logit;
+    column /= sum;
+    column[labels[j]] -= 1;
+  }
+  return loss;
+}
 
 /// What follows a layer: y = a(norm(layer(x))) + x.
 struct StageOptions {
   bool normalize = true;  ///< every sample to mean 0 and variance 1 over its features, without parameters
-  bool activate = true;   ///< leaky ReLU, max(z, z / 10)
+  bool activate = true;   ///< leaky ReLU, max(z, slope z)
   bool residual = false;  ///< adds x; in and out must be equal
   double rate = 1;        ///< of this stage's steps, relative to the network's learning rate
+  float slope = 0.1f;
 };
 
 /// The readout: logits as they are.
@@ -128,6 +164,12 @@ class Network {
   Eigen::Map<Eigen::VectorXf> gradients(std::size_t k) { return stages_.at(k)->gradients(); }
   std::size_t size() const { return stages_.size(); }
 
+  /// Stage k, which must be an L.
+  template <rotorlin::Layer L>
+  const L& layer(std::size_t k) const {
+    return dynamic_cast<const StageOf<L>&>(*stages_.at(k)).layer;
+  }
+
   /// Share of the images whose class is found.
   double accuracy(const LabelledImages& data) {
     constexpr Index batch = 500;
@@ -168,7 +210,7 @@ class Network {
         }
       }
       output = normalized;
-      if (options.activate) output = output.cwiseMax(slope * output);
+      if (options.activate) output = output.cwiseMax(options.slope * output);
       if (options.residual) output += x;
     }
 
@@ -176,7 +218,7 @@ class Network {
     void backward(const Groups& x, Eigen::MatrixXf& gradient) {
       grad_y = Groups(gradient.data(), out(), x.cols());
       if (options.activate) {
-        grad_y = (normalized.array() > 0).select(grad_y, slope * grad_y);
+        grad_y = (normalized.array() > 0).select(grad_y, options.slope * grad_y);
       }
       if (options.normalize) {
         for (Index j = 0; j < x.cols(); ++j) {
@@ -196,7 +238,6 @@ class Network {
 
     void step(double learning_rate) { adam.step(parameters(), gradients(), options.rate * learning_rate); }
 
-    static constexpr float slope = 0.1f;
     StageOptions options;
     rotorlin::Adam<float> adam;
     Eigen::MatrixXf normalized, output, grad_y, grad_x;
@@ -227,6 +268,68 @@ class Network {
   std::vector<Index> gathered_;
   std::vector<std::unique_ptr<Stage>> stages_;
   Eigen::MatrixXf input_, gradient_;
+};
+
+/// Training on the first `images` of `data`: batches of 128, in a new order each epoch, with a learning rate
+/// that falls to 0 as half a cosine.
+class Training {
+ public:
+  /// Of an epoch, as far as it has come.
+  struct Epoch {
+    Index done = 0;  ///< images
+    double loss = 0, accuracy = 0, seconds = 0;
+  };
+
+  /// The network and the data must outlive this.
+  Training(Network& network, const LabelledImages& data, Index images, int epochs, double learning_rate,
+           std::uint64_t seed)
+      : network_(network),
+        data_(data),
+        schedule_(learning_rate, 0, epochs * ((images - 1) / batch + 1)),
+        random_(seed),
+        order_(static_cast<std::size_t>(images)) {
+    std::iota(order_.begin(), order_.end(), Index{0});
+  }
+
+  /// The next epoch; report(Epoch) is called after every step.
+  template <class Report>
+  Epoch epoch(const Report& report) {
+    const Stopwatch clock;
+    const auto images = static_cast<Index>(order_.size());
+    random_.shuffle(order_);
+    Eigen::MatrixXf x(network_.in_features(), batch);
+    std::vector<int> labels(static_cast<std::size_t>(batch));
+    Epoch now;
+    double loss = 0;
+    Index correct = 0;
+    while (now.done < images) {
+      const Index count = std::min(batch, images - now.done);
+      for (Index j = 0; j < count; ++j) {
+        const Index image = order_[static_cast<std::size_t>(now.done + j)];
+        x.col(j) = data_.images.col(image);
+        labels[static_cast<std::size_t>(j)] = data_.labels[static_cast<std::size_t>(image)];
+      }
+      const auto step = network_.train_step(x.leftCols(count), labels.data(), schedule_.rate(step_++));
+      loss += step.cross_entropy * static_cast<double>(count);
+      correct += step.correct;
+      now.done += count;
+      const auto done = static_cast<double>(now.done);
+      now.loss = loss / done;
+      now.accuracy = static_cast<double>(correct) / done;
+      now.seconds = clock.seconds();
+      report(now);
+    }
+    return now;
+  }
+
+ private:
+  static constexpr Index batch = 128;
+  Network& network_;
+  const LabelledImages& data_;
+  rotorlin::CosineSchedule schedule_;
+  rotorlin::Random random_;
+  std::vector<Index> order_;
+  Index step_ = 0;
 };
 
 }  // namespace examples
