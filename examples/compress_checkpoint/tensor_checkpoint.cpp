@@ -80,11 +80,11 @@ void add_as(DType dtype, SafetensorsWriter& writer, const std::string& name, con
   }
 }
 
-DType dtype_named(const std::string& name) {
+DType dtype_named(const std::string& name, const std::string& tensor) {
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
     if (name == rotorlin::name_of(dtype)) return dtype;
   }
-  throw_runtime("dtype '", name, "', expected F64, F32, F16 or BF16");
+  throw_runtime("tensor '", tensor, "' has dtype '", name, "', expected F64, F32, F16 or BF16");
 }
 
 class TensorCheckpoint : public Checkpoint {
@@ -129,7 +129,7 @@ class TensorCheckpoint : public Checkpoint {
                       ".safetensors or ", own, ".npy", reads == own ? "" : ", or the same of " + reads,
                       ", samples x ", tensor.shape[1]);
       }
-      dtype_named(rotorlin::name_of(tensor.dtype));
+      dtype_named(rotorlin::name_of(tensor.dtype), tensor.name);
       slots_.push_back({own, pattern.type, tensor.shape[0], tensor.shape[1], reads, tensor.dtype});
       tensors_.push_back(tensor.name);
     }
@@ -263,19 +263,25 @@ void write_tensors(const SafetensorsFile& compressed, const nlohmann::json& desc
   std::vector<Spool::File> parts;
   std::set<std::string> done;
   const nlohmann::json& layers = description.at("layers");
+  for (std::size_t d = 0; d < layers.size(); ++d) {
+    for (const char* ending : {"atoms", "identity_rows"})
+      done.insert(rotorlin::detail::dictionary_prefix(d) + ending);
+  }
   for (const auto& [name, layer] : rotorlin::read_shared_layers<float>(compressed)) {
     for (const char* ending : {".coefficients", ".values", ".mask", ".bias"}) done.insert(name + ending);
     const nlohmann::json& entry = layers.at(name);
     SafetensorsWriter part;
-    add_as(dtype_named(entry.at("dtype")), part, entry.at("tensor"), layer.to_dense(), false);
-    if (layer.has_bias())
-      add_as(dtype_named(entry.at("bias_dtype")), part, name + ".bias", Matrix<float>(layer.bias()), true);
+    add_as(dtype_named(entry.at("dtype"), name), part, entry.at("tensor"), layer.to_dense(), false);
+    if (layer.has_bias()) {
+      const std::string bias = name + ".bias";
+      add_as(dtype_named(entry.at("bias_dtype"), bias), part, bias, Matrix<float>(layer.bias()), true);
+    }
     parts.push_back(spool.keep(part));
     for (const TensorInfo& tensor : parts.back()->tensors())
       writer.add_view(tensor.name, tensor.dtype, tensor.shape, parts.back()->bytes(tensor.name));
   }
   for (const TensorInfo& tensor : compressed.tensors()) {
-    if (done.contains(tensor.name) || tensor.name.starts_with("dictionaries.")) continue;
+    if (done.contains(tensor.name)) continue;
     writer.add_view(tensor.name, tensor.dtype, tensor.shape, compressed.bytes(tensor.name));
   }
   for (const auto& [key, value] : description.at("metadata").items()) writer.set_metadata(key, value);

@@ -3,10 +3,17 @@
 
 #ifdef COMPRESS_CHECKPOINT
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,16 +63,39 @@ class Program {
 
   std::filesystem::path path(const std::string& name) const { return folder_.path() / name; }
   /// Whether it succeeds. @ stands for the folder of the test.
-  bool run(std::string arguments) const {
-    for (std::size_t at = 0; (at = arguments.find('@', at)) != arguments.npos;)
-      arguments.replace(at, 1, folder_.path().string() + "/");
+  bool run(const std::string& arguments) const {
     const std::string command =
-        std::string(COMPRESS_CHECKPOINT) + " " + arguments + " > " + path("log").string() + " 2>&1";
+        std::string(COMPRESS_CHECKPOINT) + " " + placed(arguments) + " > " + path("log").string() + " 2>&1";
     return std::system(command.c_str()) == 0;
   }
   std::string log() const { return examples::read_file(path("log")); }
 
+  /// Runs it until `reached`, then sends SIGKILL; whether it died of that.
+  bool kill_when(std::vector<std::string> arguments, const std::function<bool()>& reached) const {
+    std::vector<char*> pointers;
+    arguments.insert(arguments.begin(), COMPRESS_CHECKPOINT);
+    for (std::string& argument : arguments) pointers.push_back((argument = placed(argument)).data());
+    pointers.push_back(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(::open("/dev/null", O_WRONLY), STDOUT_FILENO);
+      ::execv(pointers[0], pointers.data());
+      ::_exit(127);
+    }
+    int status = 0;
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+      if (reached()) ::kill(child, SIGKILL);
+    }
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  }
+
  private:
+  std::string placed(std::string text) const {
+    for (std::size_t at = 0; (at = text.find('@', at)) != text.npos;)
+      text.replace(at, 1, folder_.path().string() + "/");
+    return text;
+  }
+
   test::TemporaryFolder folder_;
 };
 
@@ -145,6 +175,88 @@ TEST_CASE("Any safetensors checkpoint is compressed and comes back", "[examples]
   CHECK_FALSE(program.run(model + "--out @none.safetensors"));
   CHECK(program.log().find("no activations for 'block.1.fc.weight'") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(program.path("none.safetensors")));
+}
+
+TEST_CASE("Rounding to 16 bits and outputs of zero are no error of the way back", "[examples][compress]") {
+  const Program program;
+  rotorlin::SafetensorsWriter checkpoint, seen;
+  checkpoint.add("block.0.fc.weight",
+                 (random_matrix(20, 2, 1) * random_matrix(2, 12, 2)).cast<Eigen::bfloat16>());
+  Matrix<float> reads_nothing = Matrix<float>::Zero(20, 12), x = random_matrix(40, 12, 3);
+  reads_nothing.col(0).setOnes();
+  x.col(0).setZero();
+  checkpoint.add("block.1.fc.weight", reads_nothing);
+  checkpoint.add("dictionaries.mine", random_matrix(3, 1, 4));
+  checkpoint.write(program.path("model.safetensors"));
+  seen.add("x", x);
+  seen.write(program.path("block.0.fc.safetensors"));
+  const std::string model = "@model.safetensors --activations @ --pattern 'block.*.fc.weight:fc:block.0.fc' ";
+  for (const char* method : {"geopair_dense", "svd_llm", "geopair_sparse"}) {
+    CAPTURE(method);
+    const bool compressed = program.run(model + "--out @small.safetensors --method " + method);
+    INFO(program.log());
+    REQUIRE(compressed);
+    const bool restored = program.run("--decompress @small.safetensors --out @dense.safetensors " + model);
+    INFO(program.log());
+    REQUIRE(restored);
+    const rotorlin::SafetensorsFile after(program.path("dense.safetensors"));
+    CHECK(after.tensors().size() == 3);
+    CHECK(after.info("block.0.fc.weight").dtype == rotorlin::DType::bf16);
+  }
+}
+
+TEST_CASE("A killed compression leaves its target as it was", "[examples][compress]") {
+  const Program program;
+  const auto target = program.path("small.safetensors");
+  const std::string before = target.filename().string() + ".";
+  rotorlin::SafetensorsWriter checkpoint, seen;
+  checkpoint.add("block.0.fc.weight", random_matrix(20, 12, 1));
+  checkpoint.add("block.1.fc.weight", random_matrix(20, 12, 2));
+  checkpoint.add("embedding", Matrix<float>::Ones(2000, 4000));  // what takes long to write
+  checkpoint.write(program.path("model.safetensors"));
+  seen.add("x", random_matrix(40, 12, 3));
+  seen.write(program.path("block.0.fc.safetensors"));
+  // The largest file beside the target that will be or was a spool, or the target itself; 0 where none is.
+  const auto unfinished = [&](bool spool) {
+    std::uintmax_t size = 0;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator(program.path(""))) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(before) || (name.find("spool") != name.npos) != spool) continue;
+      const auto found = entry.file_size(gone);
+      if (!gone) size = std::max(size, found + 1);
+    }
+    return size;
+  };
+  const auto clear = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(program.path(""))) {
+      if (entry.path().filename().string().starts_with(target.filename().string()))
+        std::filesystem::remove(entry.path());
+    }
+  };
+  const std::string old = "what was there";
+  for (const int moment : {0, 1, 2, 3}) {
+    for (const bool exists : {false, true}) {
+      CAPTURE(moment, exists);
+      clear();
+      if (exists) write_raw(target, old, std::vector<char>());
+      const bool killed = program.kill_when(
+          {"@model.safetensors", "--activations", "@", "--pattern", "block.*.fc.weight:fc:block.0.fc",
+           "--iterations", "4", "--out", "@small.safetensors"},
+          [&] {
+            if (moment == 0) return unfinished(true) > 0;
+            return unfinished(false) > (moment == 1 ? 0U : moment == 2 ? 1000U : 20000000U);
+          });
+      // where it was done before it could be killed, the file is whole
+      const bool there = std::filesystem::exists(target);
+      if (!there || examples::read_file(target) == old) {
+        CHECK(there == exists);
+        CHECK(killed);
+      } else {
+        CHECK(rotorlin::SafetensorsFile(target).contains("embedding"));
+      }
+    }
+  }
 }
 
 TEST_CASE("compress_checkpoint refuses what makes no sense", "[examples][compress]") {
