@@ -172,11 +172,11 @@ void multiply_row([[maybe_unused]] const Scalar& a, [[maybe_unused]] const Scala
   (add_term<terms[first + J].sign>(c[terms[first + J].target], a, b[J]), ...);
 }
 
-template <const auto& terms, class Scalar, std::size_t... I, class Columns>
+template <const auto& terms, class Scalar, std::size_t... Row, class Columns>
 void multiply_unrolled([[maybe_unused]] const Scalar* a, [[maybe_unused]] const Scalar* b,
-                       [[maybe_unused]] Scalar* c, std::index_sequence<I...>,
+                       [[maybe_unused]] Scalar* c, std::index_sequence<Row...>,
                        [[maybe_unused]] Columns columns) {
-  (multiply_row<terms, I * Columns::size()>(a[I], b, c, columns), ...);
+  (multiply_row<terms, Row * Columns::size()>(a[Row], b, c, columns), ...);
 }
 
 // ---- products at run time

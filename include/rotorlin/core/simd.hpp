@@ -113,9 +113,10 @@ class PackBuffer {
   Index size_ = 0;
 };
 
-template <class F, int... I>
-ROTORLIN_INLINE void unroll(std::integer_sequence<int, I...>, F&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
+// Not I: <complex.h>, which LAPACKE includes, defines that.
+template <class F, int... Number>
+ROTORLIN_INLINE void unroll(std::integer_sequence<int, Number...>, F&& body) {
+  (body(std::integral_constant<int, Number>{}), ...);
 }
 
 /// body(integral_constant<int, 0>) ... body(integral_constant<int, Count - 1>).
