@@ -33,7 +33,7 @@ namespace rotorlin {
 namespace detail {
 
 template <class = void>
-class OutputAlternation {
+class OutputAlternation : Descent {
  public:
   OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
                     const FactorizationOptions& options)
@@ -46,6 +46,7 @@ class OutputAlternation {
       const auto factor = factors[i].triangularView<Eigen::Upper>();
       grams_.push_back(factor.transpose() * Matrix<double>(factor));
       c_.push_back(Matrix<double>::Zero(weights[i].rows(), options.rank));
+      energy_ += grams_[i].cwiseProduct(weights[i] * weights[i].transpose()).sum();
       rows += weights[i].rows();
     }
     for (Index j = spanned; j < options.rank; ++j) {  // rows of W at equal distances
@@ -59,40 +60,30 @@ class OutputAlternation {
   SharedFactorization run() {
     const int cold = options_.monotone ? 0 : 2 * options_.iterations / 3;
     code(false);
-    evaluate(HalfStep::coefficients);
+    evaluate(HalfStep::coefficients, false);
     SharedFactorization best = point();
     for (int iteration = 0; iteration < options_.iterations; ++iteration) {
       move_dictionary();
-      evaluate(HalfStep::dictionary);
+      evaluate(HalfStep::dictionary, true);
       if (objective_ < best.objective) best = point();
       if (iteration == cold && cold > 0) restore(best);
       code(iteration >= cold);
-      evaluate(HalfStep::coefficients);
+      evaluate(HalfStep::coefficients, iteration >= cold);
       if (options_.progress) options_.progress(iteration, objective_);
     }
-    if (best.objective < objective_) restore(best);
-    best = point();
-    best.trace = std::move(trace_);
-    return best;
+    return finish(std::move(best));
   }
 
  private:
-  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
-  void restore(const SharedFactorization& point) {
-    d_ = point.dictionary;
-    c_ = point.coefficients;
-    objective_ = point.objective;
-  }
-
   Matrix<double> missing(std::size_t i) const { return weights_[i] - c_[i] * d_; }
 
-  void evaluate(HalfStep step) {
-    objective_ = 0;
+  void evaluate(HalfStep step, bool monotone) {
+    double objective = 0;
     for (std::size_t i = 0; i < c_.size(); ++i) {
       const Matrix<double> error = missing(i);
-      objective_ += (grams_[i] * error).cwiseProduct(error).sum();
+      objective += (grams_[i] * error).cwiseProduct(error).sum();
     }
-    trace_.push_back({step, objective_});
+    record(step, objective, monotone, energy_);
   }
 
   /// In correction form; what no coefficient uses keeps its old value.
@@ -146,10 +137,8 @@ class OutputAlternation {
 
   const std::vector<Matrix<double>>& weights_;
   const FactorizationOptions& options_;
-  std::vector<Matrix<double>> grams_, c_;
-  Matrix<double> d_;
-  double objective_ = 0;
-  std::vector<TracePoint> trace_;
+  std::vector<Matrix<double>> grams_;
+  double energy_ = 0;
 };
 
 }  // namespace detail

@@ -56,11 +56,48 @@ struct SharedFactorization {
 
 namespace detail {
 
+/// What an alternation is at, where it has been, and the way back.
+class Descent {
+ protected:
+  explicit Descent(Matrix<double> start = {}) : d_(std::move(start)) {}
+
+  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
+
+  void restore(const SharedFactorization& point) {
+    d_ = point.dictionary;
+    c_ = point.coefficients;
+    objective_ = point.objective;
+  }
+
+  /// The objective after a half step; in debug builds one that promises to descend must have done so, up to
+  /// rounding. energy: the objective of nothing.
+  void record(HalfStep step, double objective, [[maybe_unused]] bool monotone,
+              [[maybe_unused]] double energy) {
+    assert(!monotone || objective <= objective_ + 1e-9 * (objective_ + 1e-6 * energy));
+    objective_ = objective;
+    trace_.push_back({step, objective});
+  }
+
+  /// The better one of the best point so far and the present one, with the trace.
+  SharedFactorization finish(SharedFactorization best) {
+    if (!(best.objective < objective_)) best = point();
+    best.trace = std::move(trace_);
+    return best;
+  }
+
+  Matrix<double> d_;
+  std::vector<Matrix<double>> c_;
+  double objective_ = 0;
+
+ private:
+  std::vector<TracePoint> trace_;
+};
+
 template <class = void>
-class Alternation {
+class Alternation : Descent {
  public:
   Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
-      : group_(group), options_(options), step_(group, options.gradient_steps), d_(std::move(start)) {}
+      : Descent(std::move(start)), group_(group), options_(options), step_(group, options.gradient_steps) {}
 
   SharedFactorization run() {
     const bool sparse = options_.nonzeros > 0 && options_.nonzeros < options_.rank;
@@ -93,27 +130,15 @@ class Alternation {
       if (iteration >= cold && before - objective_ <= options_.tolerance * before && options_.tolerance > 0)
         break;
     }
-    if (sparse && best.objective < objective_) restore(best);
-    best = point();
-    best.trace = std::move(trace_);
-    return best;
+    return finish(sparse ? std::move(best) : point());
   }
 
  private:
-  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
-  void restore(const SharedFactorization& point) {
-    d_ = point.dictionary;
-    c_ = point.coefficients;
-    objective_ = point.objective;
-  }
-
-  void evaluate(HalfStep step, [[maybe_unused]] bool monotone) {
-    [[maybe_unused]] const double before = objective_;
+  void evaluate(HalfStep step, bool monotone) {
     residuals_ = group_.residuals(d_, c_);
-    objective_ = 0;
-    for (const Matrix<double>& residual : residuals_) objective_ += residual.squaredNorm();
-    assert(!monotone || objective_ <= before + 1e-9 * (before + 1e-6 * group_.energy()));
-    trace_.push_back({step, objective_});
+    double objective = 0;
+    for (const Matrix<double>& residual : residuals_) objective += residual.squaredNorm();
+    record(step, objective, monotone, group_.energy());
   }
 
   void solve_coefficients() {
@@ -167,10 +192,7 @@ class Alternation {
   const LayerGroup& group_;
   const FactorizationOptions& options_;
   DictionaryStep step_;
-  Matrix<double> d_;
-  std::vector<Matrix<double>> c_, residuals_;
-  double objective_ = 0;
-  std::vector<TracePoint> trace_;
+  std::vector<Matrix<double>> residuals_;
 };
 
 }  // namespace detail
