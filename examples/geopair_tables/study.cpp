@@ -44,21 +44,22 @@ double Study::validate(const Llama& model) const {
 }
 
 const Study::Grams& Study::grams(Index samples) {
-  const auto [found, is_new] = grams_.try_emplace(samples);
+  const bool is_new = !grams_.contains(samples);
+  Grams& grams = grams_[samples];
   if (is_new) {
     const Index length = std::min<Index>(256, setup_.model.config().sequence);
     const Windows windows(setup_.model, setup_.calibration, std::max<Index>(1, samples / length));
-    found->second.resize(static_cast<std::size_t>(setup_.model.config().layers));
+    grams.resize(static_cast<std::size_t>(setup_.model.config().layers));
     for_each_gram(
         setup_.model, windows,
         [&](Index l, Projection p, Matrix<double> gram) {
-          found->second[static_cast<std::size_t>(l)][p] = std::move(gram);
+          grams[static_cast<std::size_t>(l)][p] = std::move(gram);
         },
         [&](double fraction) {
           if (progress) progress(fraction, "Gram matrices");
         });
   }
-  return found->second;
+  return grams;
 }
 
 CompressionResult Study::compress(const Recipe& recipe) {

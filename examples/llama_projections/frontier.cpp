@@ -230,7 +230,8 @@ void search_frontier(const Setup& setup, Projection projection, Index first, Ind
                           .dashed = family.name.starts_with("low rank,") || family.name == "low rank"};
         for (Index i = 0, parameters = weight.rows(); i < budgets; ++i, parameters *= 2) {
           const std::optional<Replacement> fitted = family.fit(target, parameters);
-          progress.update(++done / static_cast<double>(families.size() * budgets * (last - first + 1)),
+          progress.update(++done / (static_cast<double>(families.size()) * budgets *
+                                    static_cast<double>(last - first + 1)),
                           format("layer %ld, %s", static_cast<long>(layer), family.name.c_str()));
           if (!fitted) continue;
           Llama replaced = model;
