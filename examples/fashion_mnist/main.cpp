@@ -34,7 +34,7 @@ using namespace examples;
 struct Options {
   std::filesystem::path data = debian_fashion_mnist;
   std::filesystem::path out = "out";
-  int epochs = 20;
+  int epochs = 40;
   std::uint64_t seed = 1;
   int seeds = 1;
   Index images = 60000;
@@ -51,7 +51,7 @@ fashion_mnist [--data FOLDER] [--out FOLDER] [--epochs N] [--seed N] [--seeds N]
 
   --data      folder with the four files of Fashion-MNIST, .gz or unpacked (default: Debian's package)
   --out       where fashion_mnist.csv and .svg go (default: out)
-  --epochs    passes over the training images (default: 20)
+  --epochs    passes over the training images (default: 40)
   --seed      of starts and orders (default: 1)
   --seeds     trains so many times, from --seed on, and reports means (default: 1)
   --models    some of dense,rotor,lowrank,lowrank-best,rotor-only,rotor-plain,lowrank-plain,rotor-512
