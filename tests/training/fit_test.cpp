@@ -160,7 +160,8 @@ TEST_CASE("fit refuses samples that do not fit the layer") {
   CHECK_THROWS_WITH(fit(layer, x, y, x, y.topRows(2)), Contains("validation") && Contains("2 x 100"));
   CHECK_THROWS_AS(fit(layer, x, y, {.epochs = 0}), std::invalid_argument);
   CHECK_THROWS_AS(fit(layer, x, y, {.batch_size = 0}), std::invalid_argument);
-  CHECK_THROWS_AS(fit(layer, x, y, {.learning_rate = -1}), std::invalid_argument);
+  CHECK_THROWS_WITH(fit(layer, x, y, {.learning_rate = -1}), Contains(" learning_rate = -1"));
+  CHECK_THROWS_AS(fit(layer, x, y, {.learning_rate = std::nan("")}), std::invalid_argument);
   CHECK_THROWS_AS(fit(layer, x, y, {.patience = -1}), std::invalid_argument);
 
   Matrix<double> bad = x;

@@ -166,9 +166,9 @@ class InvariantDecomposition {
   }
 
   /// phi(sign ad_b) h with phi(z) = (e^z - 1)/z and sign = +1 or -1, where b is the decomposed bivector. It
-  /// maps a change h of b to the change of exp(b) (DESIGN section 3: in the basis, each 2 x 2 block of h is
-  /// rotated by the sum and the difference of its angles and scaled by their sinc). No gap is divided by:
-  /// exact at equal angles.
+  /// maps a change h of b to the change of exp(b): in the basis, each 2 x 2 block of h is rotated by the
+  /// sum and the difference of its angles and scaled by their sinc. No gap is divided by: exact at equal
+  /// angles.
   BivectorType phi(const BivectorType& h, int sign) const {
     if (sign != 1 && sign != -1) {
       detail::throw_invalid("InvariantDecomposition::phi: sign = ", sign, ", expected +1 or -1");

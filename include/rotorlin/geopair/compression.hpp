@@ -60,7 +60,7 @@ struct CompressorOptions {
   double ratio = 0.3;  ///< the part of the bytes to remove, 0 <= ratio < 1; 0 stores dense weights
   CompressionMethod method = CompressionMethod::geopair_sparse;
   double ks_ratio = default_ks_ratio;  ///< sparse: atoms a nonzero of a column
-  bool identity_gauge = false;         ///< dense: r identity rows are not stored, which buys a larger r
+  bool identity_gauge = false;         ///< dense only: r identity rows are not stored, which buys a larger r
   Pairing pairing = Pairing::automatic;
   bool across_types = false;  ///< groups may mix types (automatic decides by itself)
   Index group_size = 0;       ///< at most this many layers; 0: 2, or without limit where groups are wide

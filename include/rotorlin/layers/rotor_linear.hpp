@@ -337,12 +337,13 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     }
     if (options.chunk < 2 || options.chunk > largest ||
         !std::has_single_bit(static_cast<std::size_t>(options.chunk))) {
-      detail::throw_invalid("RotorLinear: chunk = ", options.chunk, " for a layer of ", out, " x ", in,
+      detail::throw_invalid("RotorLinear: chunk = ", options.chunk, " for a layer ", in, " -> ", out,
                             "; a chunk is a power of two from 2 to ", largest);
     }
     if (options.chunk > smaller) {
-      detail::throw_invalid("RotorLinear: chunk = ", options.chunk, " is larger than a dimension of the ",
-                            out, " x ", in, " layer; take at most ", smaller);
+      detail::throw_invalid("RotorLinear: chunk = ", options.chunk, " is larger than a side of the layer ",
+                            in, " -> ", out, "; take a power of two, at most ",
+                            std::bit_floor(static_cast<std::size_t>(smaller)));
     }
     const auto check = [&](const char* name, Index& chunks, Index features) {
       const Index needed = (features + options.chunk - 1) / options.chunk;

@@ -96,6 +96,12 @@ inline void check_options(const FitOptions& options) {
                   ", patience = ", options.patience, ", min_delta = ", options.min_delta,
                   "; expected epochs and batch_size >= 1, patience and min_delta >= 0");
   }
+  if (!(options.min_learning_rate >= 0 && options.learning_rate >= options.min_learning_rate &&
+        std::isfinite(options.learning_rate))) {
+    throw_invalid("fit: learning_rate = ", options.learning_rate,
+                  ", min_learning_rate = ", options.min_learning_rate,
+                  "; expected 0 <= min_learning_rate <= learning_rate < infinity");
+  }
 }
 
 /// The loop of both fits. The loss of a set is the mean over its samples of `scale` |layer(x) - y|^2.
