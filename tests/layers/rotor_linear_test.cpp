@@ -267,7 +267,7 @@ TEST_CASE("Impossible layers are refused with their shapes") {
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, options(1, 1, false)), Contains("chunk = 1"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, options(-8, 1, false)), Contains("chunk = -8"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, options(16, 1, false)),
-                    Contains("chunk = 16") && Contains("8 x 16") && Contains("at most 8"));
+                    Contains("chunk = 16") && Contains("16 -> 8") && Contains("at most 8"));
   CHECK_THROWS_WITH(RotorLinear<float>(40000, 40000, options(32768, 1, false)), Contains("16384"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, options(8, 0, false)), Contains("width = 0"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 16, options(8, 1, false, Kernel::shears)),
@@ -277,7 +277,7 @@ TEST_CASE("Impossible layers are refused with their shapes") {
   CHECK_THROWS_WITH(RotorLinear<float>(300, 100, {.chunk = 512}),
                     Contains("300 -> 100") && Contains("at most 64"));
   CHECK_THROWS_WITH(RotorLinear<float>(8, 4).forward(Matrix<float>::Zero(5, 8)),
-                    Contains("5 x 8, expected 8 x batch") && Contains("transposed"));
+                    Contains("5 x 8, expected 8 x 5") && Contains("transpose it"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, o), Contains("in_chunks = 1") && Contains("expected 2 to 16"));
   o = options(8, 1, false);
   o.bias_inside_alpha = true;

@@ -116,11 +116,15 @@ template <class L, class M>
 Index checked_batch(const L& layer, const char* function, const M& x) {
   if (layer.num_parameters() == 0)
     throw_invalid(L::type_name, "::", function, ": the layer has been moved from");
-  if (x.rows() != layer.in_features() || x.cols() == 0) {
+  if (x.cols() == 0) {
     throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
-                  " x batch with at least one sample",
-                  x.cols() == layer.in_features() ? "; this one looks transposed" : "");
+                  " x batch with at least one sample");
   }
+  if (x.rows() != layer.in_features() && x.cols() == layer.in_features()) {
+    throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
+                  " x ", x.rows(), " (features x batch): transpose it");
+  }
+  check_shape(layer, function, "x", x, layer.in_features(), x.cols());
   return x.cols();
 }
 
