@@ -8,6 +8,7 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -44,10 +45,13 @@ class DictionaryStep {
   }
 
   /// X such that D + X is the minimiser, from the coefficients C_i (r x n_i) of every term and the whitened
-  /// residuals E_i = L_i (W_i - D C_i).
+  /// residuals E_i = L_i (W_i - D C_i). `decrease`: by how much X lowers the objective, where that costs
+  /// nothing: <S, X>, since X is a minimiser of <X, sum_i G_i X B_i> - 2 <S, X> (conjugate gradients: in
+  /// their subspace); NaN for a single Gram matrix.
   template <class = void>
   Matrix<double> correction(const std::vector<Matrix<double>>& coefficients,
-                            const std::vector<Matrix<double>>& residuals) const {
+                            const std::vector<Matrix<double>>& residuals, double* decrease = nullptr) const {
+    if (decrease != nullptr) *decrease = std::numeric_limits<double>::quiet_NaN();
     if (terms().size() == 1) {
       const Matrix<double> plain = terms()[0].factor.triangularView<Eigen::Upper>().solve(residuals[0]);
       return LeastSquares(coefficients[0].transpose()).solve(plain.transpose()).transpose();
@@ -57,9 +61,13 @@ class DictionaryStep {
       s += terms()[i].factor.transpose().triangularView<Eigen::Lower>() *
            (residuals[i] * coefficients[i].transpose()).eval();
     }
-    if (!pencil_) return gradients_->solve(coefficients, s, gradient_steps_, tolerance_);
-    return solve_sylvester(*pencil_,
-                           JointDiagonalization(coefficients[0].transpose(), coefficients[1].transpose()), s);
+    const Matrix<double> x =
+        !pencil_ ? gradients_->solve(coefficients, s, gradient_steps_, tolerance_)
+                 : solve_sylvester(
+                       *pencil_,
+                       JointDiagonalization(coefficients[0].transpose(), coefficients[1].transpose()), s);
+    if (decrease != nullptr) *decrease = s.cwiseProduct(x).sum();
+    return x;
   }
 
   /// G_i x.

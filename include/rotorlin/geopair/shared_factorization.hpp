@@ -12,6 +12,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -104,19 +105,24 @@ class Alternation : Descent {
     const int cold = sparse && !options_.monotone ? 2 * options_.iterations / 3 : 0;
     if (sparse) {
       code(false);
+      evaluate(HalfStep::coefficients, false);
     } else {
-      solve_coefficients();
+      solve_coefficients(false);
     }
-    evaluate(HalfStep::coefficients, false);
     SharedFactorization best = point();
     for (int iteration = 0; iteration < options_.iterations; ++iteration) {
       const double before = objective_;
-      d_ += step_.correction(c_, residuals_);
-      evaluate(HalfStep::dictionary, true);
+      double decrease = 0;
+      d_ += step_.correction(c_, residuals_, &decrease);
       if (!sparse) {
-        solve_coefficients();
-        evaluate(HalfStep::coefficients, true);
+        if (std::isfinite(decrease)) {  // the next residuals need other coefficients
+          record(HalfStep::dictionary, std::max(0.0, before - decrease), true, group_.energy());
+        } else {
+          evaluate(HalfStep::dictionary, true);
+        }
+        solve_coefficients(true);
       } else {
+        evaluate(HalfStep::dictionary, true);
         if (options_.ksvd) {
           ksvd_sweep(group_, step_, d_, c_);
           evaluate(HalfStep::ksvd, true);
@@ -136,16 +142,25 @@ class Alternation : Descent {
  private:
   void evaluate(HalfStep step, bool monotone) {
     residuals_ = group_.residuals(d_, c_);
+    measure(step, monotone);
+  }
+
+  void measure(HalfStep step, bool monotone) {
     double objective = 0;
     for (const Matrix<double>& residual : residuals_) objective += residual.squaredNorm();
     record(step, objective, monotone, group_.energy());
   }
 
-  void solve_coefficients() {
+  void solve_coefficients(bool monotone) {
     c_.clear();
+    residuals_.clear();
     for (const GramTerm& term : group_.terms()) {
-      c_.push_back(LeastSquares(term.factor.triangularView<Eigen::Upper>() * d_).solve(term.whitened));
+      const Matrix<double> seen = term.factor.triangularView<Eigen::Upper>() * d_;
+      c_.push_back(LeastSquares(seen).solve(term.whitened));
+      residuals_.push_back(term.whitened);
+      residuals_.back().noalias() -= seen * c_.back();
     }
+    measure(HalfStep::coefficients, monotone);
   }
 
   void code(bool warm) {
