@@ -277,7 +277,7 @@ TEST_CASE("Impossible layers are refused with their shapes") {
   CHECK_THROWS_WITH(RotorLinear<float>(300, 100, {.chunk = 512}),
                     Contains("300 -> 100") && Contains("at most 64"));
   CHECK_THROWS_WITH(RotorLinear<float>(8, 4).forward(Matrix<float>::Zero(5, 8)),
-                    Contains("5 x 8, expected 8 x 5") && Contains("transpose it"));
+                    Contains("5 x 8, expected 8 x 8") && Contains("transposed?"));
   CHECK_THROWS_WITH(RotorLinear<float>(16, 8, o), Contains("in_chunks = 1") && Contains("expected 2 to 16"));
   o = options(8, 1, false);
   o.bias_inside_alpha = true;

@@ -120,11 +120,11 @@ Index checked_batch(const L& layer, const char* function, const M& x) {
     throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
                   " x batch with at least one sample");
   }
-  if (x.rows() != layer.in_features() && x.cols() == layer.in_features()) {
+  if (x.rows() != layer.in_features()) {
     throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
-                  " x ", x.rows(), " (features x batch): transpose it");
+                  " x ", x.cols(), " (features x batch)",
+                  x.cols() == layer.in_features() ? "; is it transposed?" : "");
   }
-  check_shape(layer, function, "x", x, layer.in_features(), x.cols());
   return x.cols();
 }
 
