@@ -214,7 +214,8 @@ void decompress(const std::filesystem::path& compressed, const std::filesystem::
   const SafetensorsFile file(compressed);
   nlohmann::json description;
   try {
-    description = detail::parse_strict_json(detail::metadata_at(file, description_key));
+    description = detail::parse_strict_json(detail::metadata_at(
+        file, description_key, "expected a file that this program made without --decompress"));
     if (description.at("version") != 1)
       detail::throw_runtime("version ", description.at("version").dump(), ", expected 1");
     if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path());

@@ -58,8 +58,26 @@ TEST_CASE("several layers share a file under prefixes") {
   CHECK(read_layer<LowRankLinear<double>>(file, "layers.1.").parameters() == second.parameters());
   CHECK_THROWS_WITH(read_layer<DenseLinear<double>>(file, "layers.1."),
                     Contains("network") && Contains("layers.1.") && Contains("holds a LowRankLinear"));
-  CHECK_THROWS_WITH(read_layer<DenseLinear<double>>(file), Contains("no metadata 'layer'"));
-  CHECK_THROWS_WITH(layer_type(file, "layers.2."), Contains("layers.2.layer"));
+  CHECK_THROWS_WITH(read_layer<DenseLinear<double>>(file),
+                    Contains("no metadata 'layer'") && Contains("prefixes 'layers.0.', 'layers.1.'"));
+  CHECK_THROWS_WITH(layer_type(file, "layers.2."), Contains("layers.2.layer") && Contains("'layers.1.'"));
+}
+
+TEST_CASE("a layer without a prefix is called by its file") {
+  const TemporaryFolder folder;
+  save(LowRankLinear<double>(4, 3, 2), folder / "w.safetensors");
+  CHECK_THROWS_WITH(load<DenseLinear<double>>(folder / "w.safetensors"),
+                    Contains("w.safetensors\": holds a LowRankLinear, expected a DenseLinear"));
+  const SafetensorsFile good(folder / "w.safetensors");
+  forge(good, "options", "{}").write(folder / "w.safetensors");
+  CHECK_THROWS_WITH(load<LowRankLinear<double>>(folder / "w.safetensors"),
+                    Contains("w.safetensors\": LowRankLinear with impossible options"));
+
+  SafetensorsWriter foreign;
+  foreign.add("model.weight", Matrix<float>(Matrix<float>::Ones(3, 4)));
+  foreign.write(folder / "foreign.safetensors");
+  CHECK_THROWS_WITH(load<DenseLinear<double>>(folder / "foreign.safetensors"),
+                    Contains("foreign.safetensors\" has no metadata 'layer'") && Contains("save()"));
 }
 
 TEST_CASE("a file in which things do not belong together does not load") {

@@ -32,13 +32,26 @@ namespace rotorlin {
 
 namespace detail {
 
-inline std::string metadata_at(const SafetensorsFile& file, const std::string& key) {
+/// `advice` ends the message of the exception where there is no such key.
+inline std::string metadata_at(const SafetensorsFile& file, const std::string& key,
+                               const std::string& advice) {
   const auto found = file.metadata().find(key);
-  if (found == file.metadata().end()) {
-    throw_runtime("read_layer: ", file.path(), " has no metadata '", key,
-                  "'; it is not a layer's file, or the ", "prefix is wrong");
-  }
+  if (found == file.metadata().end()) throw_runtime(file.path(), " has no metadata '", key, "'; ", advice);
   return found->second;
+}
+
+inline constexpr const char* layer_file_expected = "expected a file that save() or write_layer() made";
+
+/// The prefixes under which a file has layers, for messages: "'layers.0.', 'layers.1.'".
+inline std::string layer_prefixes(const SafetensorsFile& file) {
+  std::string prefixes;
+  const std::string ending = "layer";
+  for (const auto& entry : file.metadata()) {
+    if (!entry.first.ends_with(ending)) continue;
+    const std::string prefix = entry.first.substr(0, entry.first.size() - ending.size());
+    if (file.contains(prefix + "parameters")) prefixes += (prefixes.empty() ? "'" : ", '") + prefix + "'";
+  }
+  return prefixes;
 }
 
 /// The resolution of a stored type, for the comparison of outputs.
@@ -59,7 +72,10 @@ inline double epsilon_of(DType dtype) {
 
 /// The `type_name` of the layer under a prefix; std::runtime_error when there is none.
 inline std::string layer_type(const SafetensorsFile& file, const std::string& prefix = "") {
-  return detail::metadata_at(file, prefix + "layer");
+  const std::string prefixes = detail::layer_prefixes(file);
+  return detail::metadata_at(
+      file, prefix + "layer",
+      prefixes.empty() ? detail::layer_file_expected : "expected one of the prefixes " + prefixes);
 }
 
 /// Adds a layer to a file that is being made. Throws what the layer's `forward` throws: a layer that is not
@@ -82,18 +98,20 @@ void write_layer(SafetensorsWriter& writer, const std::string& prefix, const L& 
   writer.set_metadata(prefix + "options", nlohmann::json(layer.describe()).dump());
 }
 
-/// The layer under a prefix. The stored scalar may be another than L's. std::runtime_error, naming the file,
-/// when the layer is of another type, when options, parameters and self-test do not belong together, or when
-/// the replayed output differs by more than sqrt(epsilon) of its largest entry, epsilon being the coarser of
-/// the stored and L's own.
+/// The layer under a prefix. Where the stored scalar is another than L's, parameters are converted, and
+/// nothing tells: floats become doubles of no more precision, doubles are rounded to float
+/// (`file.info(prefix + "parameters").dtype` is what is stored). std::runtime_error, naming the file, when
+/// the layer is of another type, when options, parameters and self-test do not belong together, when a double
+/// is beyond the range of float, or when the replayed output differs by more than sqrt(epsilon) of its
+/// largest entry, epsilon being the coarser of the stored and L's own.
 template <DescribedLayer L>
 L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
   using S = typename L::Scalar;
-  const auto fail = [&]<class... Parts>(const Parts&... parts) {
-    detail::throw_runtime("read_layer: ", file.path(), ", ", L::type_name, " '", prefix, "': ", parts...);
-  };
+  const std::string where = detail::concatenate("read_layer: ", file.path(),
+                                                prefix.empty() ? "" : ", prefix '" + prefix + "'", ": ");
+  const auto fail = [&]<class... Parts>(const Parts&... parts) { detail::throw_runtime(where, parts...); };
   if (const std::string type = layer_type(file, prefix); type != L::type_name)
-    fail("the file holds a ", type);
+    fail("holds a ", type, ", expected a ", L::type_name, "; read it as a ", type);
 
   const TensorInfo& stored = file.info(prefix + "parameters");
   const VectorX<S> parameters = file.vector<S>(stored.name);
@@ -106,7 +124,8 @@ L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
 
   const auto make = [&] {
     try {
-      const Description options = detail::parse_strict_json(detail::metadata_at(file, prefix + "options"));
+      const Description options = detail::parse_strict_json(
+          detail::metadata_at(file, prefix + "options", detail::layer_file_expected));
       const Index in = detail::option<Index>(options, "in"), out = detail::option<Index>(options, "out");
       if (in != input.rows() || out != expected.rows()) {  // before anything of this size is allocated
         detail::throw_invalid("in = ", in, ", out = ", out, " but the self-test has ", input.rows(), " and ",
@@ -119,8 +138,7 @@ L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
       }
       return L::from_description(options);
     } catch (const std::exception& error) {
-      detail::throw_runtime("read_layer: ", file.path(), ", ", L::type_name, " '", prefix,
-                            "': impossible options: ", error.what());
+      detail::throw_runtime(where, L::type_name, " with impossible options: ", error.what());
     }
   };
   L layer = make();
@@ -148,7 +166,7 @@ void save(const L& layer, const std::filesystem::path& path) {
   writer.write(path);
 }
 
-/// `load<RotorLinear<float>>(path)`.
+/// `load<RotorLinear<float>>(path)`. Converts and throws as read_layer: the file may hold the other scalar.
 template <DescribedLayer L>
 L load(const std::filesystem::path& path) {
   return read_layer<L>(SafetensorsFile(path));

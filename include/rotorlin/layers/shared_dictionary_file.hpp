@@ -135,11 +135,12 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
 }
 
 /// The layers of a file, in the order in which they were written; those that shared a dictionary share it
-/// again. The stored scalar may be another than S. \throws std::runtime_error, naming file and layer, when
-/// something does not fit together or the self-test fails.
+/// again. Stored scalars are converted to S, as in read_layer. \throws std::runtime_error, naming file and
+/// layer, when something does not fit together or the self-test fails.
 template <class S>
 std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file) {
-  const std::string text = detail::metadata_at(file, detail::shared_layers_key);
+  const std::string text =
+      detail::metadata_at(file, detail::shared_layers_key, "expected a file that save_shared_layers() made");
   std::map<std::string, std::shared_ptr<const SharedDictionary<S>>> dictionaries;
   std::vector<NamedSharedLayer<S>> layers;
   std::string name;
