@@ -128,7 +128,21 @@ TEST_CASE("the skew matrix of a bivector, and back") {
   CHECK(Bivector<double, 3>::from_skew_matrix(a) == b);
   const Vector<double, 3> v{0.5, -1, 2};
   CHECK((left_contraction(v, b).coeffs().transpose() - v.coeffs().transpose() * a).norm() < 1e-15);
-  CHECK(Bivector<double, Dynamic>::from_skew_matrix(Eigen::MatrixXd::Ones(4, 4)).coeffs().norm() == 0);
+  CHECK(Bivector<double, Dynamic>::from_skew_matrix(Eigen::MatrixXd::Zero(4, 4)).coeffs().norm() == 0);
+
+  Eigen::Matrix3d rounded = 1e-200 * a;
+  rounded(0, 1) *= 1 + 1e-10;
+  rounded(2, 2) = 1e-210;
+  CHECK(Bivector<double, 3>::from_skew_matrix(rounded).is_approx(1e-200 * b));
+  Eigen::Matrix3d other = a, diagonal = a;
+  other(2, 0) = 7;
+  diagonal(1, 1) = 1e-6;
+  CHECK_THROWS_WITH((Bivector<double, 3>::from_skew_matrix(other)),
+                    Contains("A(0, 2) = 2 and A(2, 0) = 7") && Contains("(A - A^T)/2"));
+  CHECK_THROWS_WITH((Bivector<double, 3>::from_skew_matrix(diagonal)), Contains("A(1, 1)"));
+  CHECK_THROWS_AS((Bivector<double, Dynamic>::from_skew_matrix(Eigen::MatrixXd::Ones(4, 4))),
+                  std::invalid_argument);
+  CHECK((Bivector<double, 3>::from_skew_matrix((other - other.transpose()) / 2)[1] == -2.5));
   CHECK_THROWS_WITH((Bivector<double, 3>::from_skew_matrix({}, Eigen::MatrixXd(3, 4))), Contains("3 x 4"));
   CHECK_THROWS_AS((Bivector<double, Dynamic>::from_skew_matrix(Eigen::MatrixXd(3, 4))),
                   std::invalid_argument);

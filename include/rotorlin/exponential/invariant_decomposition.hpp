@@ -203,7 +203,7 @@ class InvariantDecomposition {
     k.template triangularView<Eigen::StrictlyLower>() = -k.transpose();
     product.noalias() = basis_.lazyProduct(k);
     k.noalias() = product.lazyProduct(basis_.transpose());
-    return BivectorType::from_skew_matrix(Signature<N>(dimension()), k);
+    return detail::skew_part<BivectorType>(Signature<N>(dimension()), k);
   }
 
  private:

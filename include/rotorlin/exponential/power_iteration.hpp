@@ -60,7 +60,8 @@ class PowerIteration {
       steps_.push_back(iterate(skew, v));
       vectors_.col(p) = v;
       const VectorX<Scalar> u = skew.transpose() * v;  // v . B
-      parts_.push_back(BivectorType::from_skew_matrix(b.signature(), v * u.transpose() - u * v.transpose()));
+      const Matrix<Scalar> part = v * u.transpose() - u * v.transpose();
+      parts_.push_back(detail::skew_part<BivectorType>(b.signature(), part));
       rest -= parts_.back();
     }
     if (n >= 2) parts_.push_back(std::move(rest));
