@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -386,8 +387,15 @@ TEST_CASE("What can't be compressed is refused by name", "[geopair][compressor]"
   CHECK_THROWS_AS(compressor.compress({.ratio = 1}), std::invalid_argument);
   CHECK_THROWS_AS(compressor.compress({.ratio = -0.1}), std::invalid_argument);
   CHECK_THROWS_AS(compressor.compress({.ratio = nan}), std::invalid_argument);
-  CHECK_THROWS_AS(compressor.compress({.ks_ratio = 0.5}), std::invalid_argument);
-  CHECK_THROWS_AS(compressor.compress({.threads = 0}), std::invalid_argument);
+  const auto only = [](const std::string& fault) { return "GeoPairCompressor: options: " + fault; };
+  CHECK_THROWS_WITH(compressor.compress({.ks_ratio = 0.5}), only("ks_ratio = 0.5, expected >= 1"));
+  CHECK_THROWS_WITH(compressor.compress({.ks_ratio = nan}), only("ks_ratio = nan, expected >= 1"));
+  CHECK_THROWS_WITH(compressor.compress({.group_size = -1}), only("group_size = -1, expected >= 0"));
+  CHECK_THROWS_WITH(compressor.compress({.eta = -1}), only("eta = -1, expected >= 0"));
+  CHECK_THROWS_WITH(compressor.compress({.iterations = -1}), only("iterations = -1, expected >= 0"));
+  CHECK_THROWS_WITH(compressor.compress({.threads = 0}), only("threads = 0, expected >= 1"));
+  CHECK_THROWS_WITH(compressor.compress({.iterations = -1, .threads = 0}),
+                    only("iterations = -1, expected >= 0; threads = 0, expected >= 1"));
   CompressorOptions options;
   options.groups = {{"good", "unknown"}};
   CHECK_THROWS_WITH(compressor.compress(options), Contains("'unknown'"));
@@ -407,6 +415,11 @@ TEST_CASE("What can't be compressed is refused by name", "[geopair][compressor]"
   lazy.add_layer(
       "lazy", 4, 6, [&] { return Matrix::Constant(4, 6, nan); }, loaded);
   CHECK_THROWS_WITH(lazy.compress(), Contains("'lazy'") && Contains("NaN"));
+  const std::function<Matrix()> nothing;
+  CHECK_THROWS_WITH(lazy.add_gram(6, nothing), Contains("Gram matrix number 1") && Contains("no function"));
+  CHECK_THROWS_WITH(lazy.add_layer("empty", 4, 6, nothing, loaded),
+                    Contains("'empty'") && Contains("no function"));
+  CHECK(lazy.size() == 1);
 }
 
 TEST_CASE("A compressed model comes back from its file", "[geopair][compressor]") {

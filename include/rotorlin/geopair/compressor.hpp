@@ -66,9 +66,14 @@ class GeoPairCompressor {
     return add_gram(features,
                     [kept = std::make_shared<const Matrix<double>>(std::move(gram))] { return *kept; });
   }
-  /// The same, loaded where it is needed.
+  /// The same, loaded where it is needed. \throws std::invalid_argument on an empty function.
   GramHandle add_gram(Index features, std::function<Matrix<double>()> load) {
     if (features < 1) detail::throw_invalid(who, ": a Gram matrix of ", features, " features, expected >= 1");
+    if (!load) {
+      detail::throw_invalid(who, ": the Gram matrix number ", grams_.size(),
+                            " comes with no function (an empty std::function), expected one that returns ",
+                            features, " x ", features);
+    }
     grams_.push_back({features, std::move(load)});
     return GramHandle(grams_.size() - 1);
   }
@@ -96,7 +101,7 @@ class GeoPairCompressor {
     const GramHandle handle = detail::blame("layer '" + name + "'", [&] { return add_gram(gram); });
     add_layer(name, weight, handle, std::move(options));
   }
-  /// The same, out x in, loaded where it is needed.
+  /// The same, out x in, loaded where it is needed. \throws std::invalid_argument on an empty function too.
   void add_layer(const std::string& name, Index out, Index in, std::function<Matrix<double>()> load,
                  GramHandle gram, LayerOptions options = {}) {
     const auto refuse = [&](const auto&... parts) {
@@ -105,6 +110,10 @@ class GeoPairCompressor {
     if (names_.contains(name))
       refuse("a layer of this name was added before; expected names without doubles");
     if (out < 1 || in < 1) refuse("the weight is ", out, " x ", in, ", expected out x in, each >= 1");
+    if (!load) {
+      refuse("its weight comes with no function (an empty std::function), expected one that returns ", out,
+             " x ", in);
+    }
     if (gram.number_ >= grams_.size()) refuse("its Gram matrix belongs to another compressor");
     if (const Index features = grams_[gram.number_].features; features != in) {
       refuse("the weight is ", out, " x ", in, ", its Gram matrix ", features, " x ", features,
@@ -261,13 +270,17 @@ class GeoPairCompressor {
     if (!(options.ratio >= 0 && options.ratio < 1)) {
       detail::throw_invalid(who, ": ratio = ", options.ratio, ", expected 0 <= ratio < 1");
     }
-    if (!(options.ks_ratio >= 1) || !(options.eta >= 0) || options.group_size < 0 || options.iterations < 0 ||
-        options.threads < 1) {
-      detail::throw_invalid(who, ": ks_ratio = ", options.ks_ratio, ", eta = ", options.eta,
-                            ", group_size = ", options.group_size, ", iterations = ", options.iterations,
-                            ", threads = ", options.threads,
-                            "; expected ks_ratio >= 1, threads >= 1 and the others >= 0");
-    }
+    std::string faults;
+    const auto expect = [&](const char* name, auto value, int least) {
+      if (value >= least) return;  // not so for NaN
+      faults += detail::concatenate(faults.empty() ? "" : "; ", name, " = ", value, ", expected >= ", least);
+    };
+    expect("ks_ratio", options.ks_ratio, 1);
+    expect("group_size", options.group_size, 0);
+    expect("eta", options.eta, 0);
+    expect("iterations", options.iterations, 0);
+    expect("threads", options.threads, 1);
+    if (!faults.empty()) detail::throw_invalid(who, ": options: ", faults);
   }
 
   template <class = void>
