@@ -229,8 +229,12 @@ class Tokenizer {
 };
 
 /// The tokens of a text, BOS before each of its stories. A single newline separates stories, an empty line
-/// only paragraphs.
-inline std::vector<Token> encode_stories(const Tokenizer& tokenizer, std::string_view text) {
+/// only paragraphs; "\r\n" counts as a newline.
+inline std::vector<Token> encode_stories(const Tokenizer& tokenizer, std::string_view bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (!bytes.substr(i).starts_with("\r\n")) text += bytes[i];
+  }
   std::vector<Token> tokens;
   const auto add = [&](std::string_view story) {
     constexpr std::string_view blank = " \t\r\n";

@@ -268,6 +268,8 @@ TEST_CASE("stories are separated by single newlines") {
   const auto tokens = encode_stories(tokenizer, "a\n\nb\nb a\n \nab\n");
   CHECK(tokenizer.decode(tokens) == "a\n\nb\nb a\nab");
   CHECK(std::count(tokens.begin(), tokens.end(), Tokenizer::bos) == 3);
+  CHECK(encode_stories(tokenizer, "a\r\n\r\nb\r\nb a\r\n \r\nab\r\n") == tokens);  // from Windows
+  CHECK(encode_stories(tokenizer, "a\rb") == tokenizer.encode("a\rb"));
 
   test::write_bytes(folder / "a.txt", "a\nb");
   CHECK(read_stream(folder / "a.txt", tokenizer, 266).size() == 5);
