@@ -133,8 +133,9 @@ void stages(const std::vector<Index>& sizes) {
                             .coefficients);
       }
     });
-    row("K-SVD sweep", a * (2 * 4 * d * d + 8 * d * k * n / a),
-        [&] { rotorlin::ksvd_sweep(group, *step, atoms, codes); });
+    residuals = group.residuals(atoms, codes);
+    row("K-SVD sweep", 12 * d * d * a + 8 * d * n * a,
+        [&] { rotorlin::ksvd_sweep(group, *step, atoms, codes, residuals); });
   }
 }
 

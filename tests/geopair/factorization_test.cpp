@@ -222,11 +222,15 @@ TEST_CASE("A K-SVD sweep descends and keeps the supports", "[geopair][ksvd]") {
     const Vector unused = dictionary.col(3);
     double objective = group.objective(dictionary, coefficients);
     const rotorlin::DictionaryStep step(group);
-    for (int sweep = 0; sweep < 3; ++sweep) {
-      rotorlin::ksvd_sweep(group, step, dictionary, coefficients);
+    std::vector<Matrix> residuals = group.residuals(dictionary, coefficients);
+    for (const Index together : {0, 1, 4, 6}) {
+      rotorlin::ksvd_sweep(group, step, dictionary, coefficients, residuals, together);
       const double now = group.objective(dictionary, coefficients);
       CHECK(now < objective);
       objective = now;
+      const std::vector<Matrix> expected = group.residuals(dictionary, coefficients);
+      for (std::size_t i = 0; i < widths.size(); ++i)
+        CHECK((residuals[i] - expected[i]).norm() < 1e-12 * group.energy());
     }
     CHECK(dictionary.col(3) == unused);
     for (std::size_t i = 0; i < widths.size(); ++i)

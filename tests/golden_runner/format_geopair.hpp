@@ -222,7 +222,9 @@ inline void check_ksvd(const json& file, Report& report) {
   std::vector<Matrix> coefficients = matrices(file, "C");
   compare_objective("f_before", group.objective(dictionary, coefficients), file, "f_before", group.energy(),
                     report);
-  rotorlin::ksvd_sweep(group, rotorlin::DictionaryStep(group, 1000, 1e-14), dictionary, coefficients);
+  std::vector<Matrix> residuals = group.residuals(dictionary, coefficients);
+  rotorlin::ksvd_sweep(group, rotorlin::DictionaryStep(group, 1000, 1e-14), dictionary, coefficients,
+                       residuals, 1);
   compare_objective("f_after", group.objective(dictionary, coefficients), file, "f_after", group.energy(),
                     report);
   const std::vector<Matrix> expected = matrices(file, "C_after");

@@ -37,7 +37,7 @@ class OutputAlternation : Descent {
  public:
   OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
                     const FactorizationOptions& options)
-      : weights_(weights), options_(options) {
+      : Descent(options, {}), weights_(weights) {
     const Index n = weights[0].cols(), spanned = std::min(options.rank, n);
     d_.resize(options.rank, n);
     d_.topRows(spanned) = output_sharing(factors, weights, spanned).dictionary;
@@ -58,7 +58,6 @@ class OutputAlternation : Descent {
   }
 
   SharedFactorization run() {
-    const int cold = options_.monotone ? 0 : 2 * options_.iterations / 3;
     code(false);
     evaluate(HalfStep::coefficients, false);
     SharedFactorization best = point();
@@ -66,9 +65,9 @@ class OutputAlternation : Descent {
       move_dictionary();
       evaluate(HalfStep::dictionary, true);
       if (objective_ < best.objective) best = point();
-      if (iteration == cold && cold > 0) restore(best);
-      code(iteration >= cold);
-      evaluate(HalfStep::coefficients, iteration >= cold);
+      if (iteration == cold_ && cold_ > 0) restore(best);
+      code(iteration >= cold_);
+      evaluate(HalfStep::coefficients, iteration >= cold_);
       if (options_.progress) options_.progress(iteration, objective_);
     }
     return finish(std::move(best));
@@ -107,9 +106,7 @@ class OutputAlternation : Descent {
     const Matrix<double> gram = d_ * d_.transpose();
     const VectorX<double> lengths = gram.diagonal().cwiseSqrt();
     const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
-    PursuitOptions options;
-    options.nonzeros = options_.nonzeros;
-    options.solver = options_.solver;
+    PursuitOptions options = pursuit(warm);
     options.largest_eigenvalue = largest_eigenvalue(inverse.asDiagonal() * gram * inverse.asDiagonal());
     // rows of a block do not see what the others become; for large dictionaries their matrix products pay
     const Index most = d_.rows() > 128 ? 32 : 1;
@@ -136,7 +133,6 @@ class OutputAlternation : Descent {
   }
 
   const std::vector<Matrix<double>>& weights_;
-  const FactorizationOptions& options_;
   std::vector<Matrix<double>> grams_;
   double energy_ = 0;
 };

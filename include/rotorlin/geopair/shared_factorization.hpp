@@ -60,7 +60,19 @@ namespace detail {
 /// What an alternation is at, where it has been, and the way back.
 class Descent {
  protected:
-  explicit Descent(Matrix<double> start = {}) : d_(std::move(start)) {}
+  Descent(const FactorizationOptions& options, Matrix<double> start)
+      : options_(options), d_(std::move(start)) {
+    const bool sparse = options.nonzeros > 0 && options.nonzeros < options.rank;
+    if (sparse && !options.monotone) cold_ = 2 * options.iterations / 3;
+  }
+
+  PursuitOptions pursuit(bool warm) const {
+    PursuitOptions options;
+    options.nonzeros = options_.nonzeros;
+    options.solver = options_.solver;
+    if (!warm && cold_ > 0) options.gradient_steps = 3;  // it will be coded again
+    return options;
+  }
 
   SharedFactorization point() const { return {d_, c_, objective_, {}}; }
 
@@ -86,6 +98,8 @@ class Descent {
     return best;
   }
 
+  const FactorizationOptions& options_;
+  int cold_ = 0;  // iterations that code from nothing
   Matrix<double> d_;
   std::vector<Matrix<double>> c_;
   double objective_ = 0;
@@ -98,11 +112,10 @@ template <class = void>
 class Alternation : Descent {
  public:
   Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
-      : Descent(std::move(start)), group_(group), options_(options), step_(group, options.gradient_steps) {}
+      : Descent(options, std::move(start)), group_(group), step_(group, options.gradient_steps) {}
 
   SharedFactorization run() {
     const bool sparse = options_.nonzeros > 0 && options_.nonzeros < options_.rank;
-    const int cold = sparse && !options_.monotone ? 2 * options_.iterations / 3 : 0;
     if (sparse) {
       code(false);
       evaluate(HalfStep::coefficients, false);
@@ -124,16 +137,16 @@ class Alternation : Descent {
       } else {
         evaluate(HalfStep::dictionary, true);
         if (options_.ksvd) {
-          ksvd_sweep(group_, step_, d_, c_);
-          evaluate(HalfStep::ksvd, true);
+          ksvd_sweep(group_, step_, d_, c_, residuals_);
+          measure(HalfStep::ksvd, true);
         }
         if (objective_ < best.objective) best = point();
-        if (iteration == cold && cold > 0) restore(best);
-        code(iteration >= cold);
-        evaluate(HalfStep::coefficients, iteration >= cold);
+        if (iteration == cold_ && cold_ > 0) restore(best);
+        code(iteration >= cold_);
+        evaluate(HalfStep::coefficients, iteration >= cold_);
       }
       if (options_.progress) options_.progress(iteration, objective_);
-      if (iteration >= cold && before - objective_ <= options_.tolerance * before && options_.tolerance > 0)
+      if (iteration >= cold_ && before - objective_ <= options_.tolerance * before && options_.tolerance > 0)
         break;
     }
     return finish(sparse ? std::move(best) : point());
@@ -164,17 +177,14 @@ class Alternation : Descent {
   }
 
   void code(bool warm) {
-    PursuitOptions pursuit;
-    pursuit.nonzeros = options_.nonzeros;
-    pursuit.solver = options_.solver;
     std::vector<Matrix<double>> coded;
     std::vector<VectorX<double>> errors;
     for (std::size_t i = 0; i < group_.terms().size(); ++i) {
       const GramTerm& term = group_.terms()[i];
       const Matrix<double> seen = term.factor.triangularView<Eigen::Upper>() * d_;
-      SparseCode code =
-          hard_thresholding_pursuit(seen.transpose() * seen, seen.transpose() * term.whitened,
-                                    term.whitened.colwise().squaredNorm(), pursuit, warm ? &c_[i] : nullptr);
+      SparseCode code = hard_thresholding_pursuit(seen.transpose() * seen, seen.transpose() * term.whitened,
+                                                  term.whitened.colwise().squaredNorm(), pursuit(warm),
+                                                  warm ? &c_[i] : nullptr);
       coded.push_back(std::move(code.coefficients));
       errors.push_back(std::move(code.errors));
     }
@@ -205,7 +215,6 @@ class Alternation : Descent {
   }
 
   const LayerGroup& group_;
-  const FactorizationOptions& options_;
   DictionaryStep step_;
   std::vector<Matrix<double>> residuals_;
 };

@@ -31,7 +31,8 @@ struct PursuitOptions {
   SupportSolver solver = SupportSolver::automatic;
   bool safe_step = false;  ///< begin at the step 1 / lambda_max instead of 1
   int max_rounds = 100;
-  int gradient_steps = 10;  ///< of conjugate gradients on a support; ten reach about 1e-8
+  int gradient_steps = 10;  ///< of conjugate gradients on a support; ten reach about 1e-8, three will do to
+                            ///< find supports
   /// lambda_max of K with atoms of length 1, where it is known: many calls with one dictionary save its
   /// estimate.
   double largest_eigenvalue = 0;
@@ -104,31 +105,106 @@ Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<double>& 
   return c;
 }
 
-/// The same by conjugate gradients from `c`, which the masks must cover.
+/// What columns have come to.
+struct PursuitPoint {
+  Matrix<double> c, image;  // image = K c
+  Eigen::RowVectorXd gain;  // of energy, 2 b^T c - c^T K c
+};
+
+/// The same by conjugate gradients from the part of `c` under the masks; without the gain.
 template <class = void>
-Matrix<double> descend_on_supports(const Matrix<double>& k, const Matrix<double>& b,
-                                   const Matrix<double>& mask, Matrix<double> c, int steps) {
-  Matrix<double> residual = (b - k * c).cwiseProduct(mask), direction = residual;
+PursuitPoint descend_on_supports(const Matrix<double>& k, const Matrix<double>& b, const Matrix<double>& mask,
+                                 const Matrix<double>& c, int steps) {
+  PursuitPoint at{c.cwiseProduct(mask), {}, {}};
+  at.image.noalias() = k * at.c;
+  Matrix<double> residual = (b - at.image).cwiseProduct(mask), direction = residual,
+                 image(b.rows(), b.cols());
   Eigen::RowVectorXd energy = residual.colwise().squaredNorm();
   for (int step = 0; step < steps && (energy.array() > 0).any(); ++step) {
-    const Matrix<double> image = (k * direction).cwiseProduct(mask);
+    image.noalias() = k * direction;
     const Eigen::RowVectorXd curvature = direction.cwiseProduct(image).colwise().sum();
     const Eigen::RowVectorXd length = (curvature.array() > 0).select(energy.array() / curvature.array(), 0);
-    c += direction * length.asDiagonal();
-    residual -= image * length.asDiagonal();
+    at.c += direction * length.asDiagonal();
+    at.image += image * length.asDiagonal();
+    residual -= image.cwiseProduct(mask) * length.asDiagonal();
     const Eigen::RowVectorXd next = residual.colwise().squaredNorm();
     const Eigen::RowVectorXd turn = (energy.array() > 0).select(next.array() / energy.array(), 0);
     direction = residual + direction * turn.asDiagonal();
     energy = next;
   }
-  return c;
+  return at;
 }
 
-/// The columns `list` of m.
+/// Hard thresholding pursuit with atoms of length 1.
 template <class = void>
-Matrix<double> columns_of(const Matrix<double>& m, const std::vector<Index>& list) {
-  return m(Eigen::all, list);
-}
+class Pursuit {
+ public:
+  /// Keeps references.
+  Pursuit(const Matrix<double>& k, const PursuitOptions& options) : k_(k), options_(options) {
+    const double lambda = options.largest_eigenvalue > 0 ? options.largest_eigenvalue : largest_eigenvalue(k);
+    if (lambda > 1) shortest_ = 1 / lambda;
+  }
+
+  /// Some columns b, from the largest entries of `start`.
+  PursuitPoint run(const Matrix<double>& b, const Matrix<double>& start) const {
+    const double longest = options_.safe_step ? shortest_ : 1;
+    Matrix<double> mask(b.rows(), b.cols());
+    std::vector<Index> order, active(static_cast<std::size_t>(b.cols()));
+    for (Index j = 0; j < b.cols(); ++j) mask_largest(start.col(j), options_.nonzeros, order, mask.col(j));
+    mask = mask.cwiseProduct(start.cwiseAbs().cwiseSign());
+    PursuitPoint at = solve(b, mask, start);
+    std::iota(active.begin(), active.end(), Index{0});
+    VectorX<double> step = VectorX<double>::Constant(b.cols(), longest);
+    for (int round = 0; round < options_.max_rounds && !active.empty(); ++round) {
+      // the columns whose support moves; where it does not, no smaller step moves it either
+      std::vector<Index> moving;
+      Matrix<double> masks(b.rows(), static_cast<Index>(active.size()));
+      for (const Index j : active) {
+        const Index to = static_cast<Index>(moving.size());
+        mask_largest(at.c.col(j) + step[j] * (b.col(j) - at.image.col(j)), options_.nonzeros, order,
+                     masks.col(to));
+        if (masks.col(to) != mask.col(j)) moving.push_back(j);
+      }
+      masks.conservativeResize(Eigen::NoChange, static_cast<Index>(moving.size()));
+      const PursuitPoint moved = solve(b(Eigen::all, moving), masks, at.c(Eigen::all, moving));
+      active.clear();
+      for (std::size_t i = 0; i < moving.size(); ++i) {
+        const Index from = static_cast<Index>(i), j = moving[i];
+        if (moved.gain[from] > at.gain[j] + 1e-14 * std::abs(at.gain[j])) {
+          at.c.col(j) = moved.c.col(from);
+          at.image.col(j) = moved.image.col(from);
+          at.gain[j] = moved.gain[from];
+          mask.col(j) = masks.col(from);
+          step[j] = longest;
+        } else if (step[j] > shortest_) {
+          step[j] = std::max(step[j] / 2, shortest_);
+        } else {
+          continue;
+        }
+        active.push_back(j);
+      }
+    }
+    return at;
+  }
+
+ private:
+  PursuitPoint solve(const Matrix<double>& b, const Matrix<double>& mask, const Matrix<double>& from) const {
+    PursuitPoint at;
+    if (options_.solver == SupportSolver::cholesky ||
+        (options_.solver == SupportSolver::automatic && options_.nonzeros <= 48)) {
+      at.c = solve_on_supports(k_, b, mask);
+      at.image = k_ * at.c;
+    } else {
+      at = descend_on_supports(k_, b, mask, from, options_.gradient_steps);
+    }
+    at.gain = (2 * b - at.image).cwiseProduct(at.c).colwise().sum();
+    return at;
+  }
+
+  const Matrix<double>& k_;
+  const PursuitOptions& options_;
+  double shortest_ = 1;  // step
+};
 
 }  // namespace detail
 
@@ -154,74 +230,27 @@ SparseCode hard_thresholding_pursuit(const Matrix<double>& gram, const Matrix<do
   const VectorX<double> lengths = gram.diagonal().cwiseMax(0).cwiseSqrt();
   const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
   const Matrix<double> scaled = inverse.asDiagonal() * gram * inverse.asDiagonal();
-  const Matrix<double> right = inverse.asDiagonal() * products;
-  const double lambda =
-      options.largest_eigenvalue > 0 ? options.largest_eigenvalue : detail::largest_eigenvalue(scaled);
-  const double floor = lambda > 1 ? 1 / lambda : 1;
-  const bool exact =
-      options.solver == SupportSolver::cholesky || (options.solver == SupportSolver::automatic && k <= 48);
-  std::vector<Index> order;
-
-  const auto solve = [&](const Matrix<double>& b, const Matrix<double>& mask, const Matrix<double>& from) {
-    return exact ? detail::solve_on_supports(scaled, b, mask)
-                 : detail::descend_on_supports(scaled, b, mask, from.cwiseProduct(mask),
-                                               options.gradient_steps);
-  };
-  const auto gains = [&](const Matrix<double>& b, const Matrix<double>& c) -> Eigen::RowVectorXd {
-    return (2 * b - scaled * c).cwiseProduct(c).colwise().sum();  // of energy
-  };
-
-  Matrix<double> c = Matrix<double>::Zero(r, n), mask = Matrix<double>::Zero(r, n);
-  Eigen::RowVectorXd gain = Eigen::RowVectorXd::Zero(n);
+  SparseCode code{Matrix<double>(r, n), VectorX<double>(n)};
   if (k == r) {
-    c = detail::solve_normal_equations(scaled, right);
-    gain = gains(right, c);
-  } else if (start != nullptr) {
-    c = lengths.asDiagonal() * *start;
-    for (Index j = 0; j < n; ++j) detail::mask_largest(c.col(j), k, order, mask.col(j));
-    mask = mask.cwiseProduct(c.cwiseAbs().cwiseSign());
-    c = solve(right, mask, c);
-    gain = gains(right, c);
-  }
-
-  std::vector<Index> active(static_cast<std::size_t>(k < r ? n : 0));
-  std::iota(active.begin(), active.end(), Index{0});
-  VectorX<double> step = VectorX<double>::Constant(n, options.safe_step ? floor : 1);
-  for (int round = 0; round < options.max_rounds && !active.empty(); ++round) {
-    // the columns whose support moves; where it does not, no smaller step moves it either
-    const Matrix<double> here = detail::columns_of(c, active), b = detail::columns_of(right, active);
-    const Matrix<double> gradient = b - scaled * here;
-    std::vector<Index> moving, local;
-    Matrix<double> trial_mask(r, static_cast<Index>(active.size()));
-    for (std::size_t i = 0; i < active.size(); ++i) {
-      const Index from = static_cast<Index>(i), j = active[i];
-      detail::mask_largest(here.col(from) + step[j] * gradient.col(from), k, order, trial_mask.col(from));
-      if (trial_mask.col(from) == mask.col(j)) continue;
-      moving.push_back(j);
-      local.push_back(from);
-    }
-    if (moving.empty()) break;
-    const Matrix<double> moved_mask = detail::columns_of(trial_mask, local),
-                         moved_b = detail::columns_of(b, local);
-    const Matrix<double> moved = solve(moved_b, moved_mask, detail::columns_of(here, local));
-    const Eigen::RowVectorXd moved_gain = gains(moved_b, moved);
-    active.clear();
-    for (std::size_t i = 0; i < moving.size(); ++i) {
-      const Index from = static_cast<Index>(i), j = moving[i];
-      if (moved_gain[from] > gain[j] + 1e-14 * std::abs(gain[j])) {
-        c.col(j) = moved.col(from);
-        mask.col(j) = moved_mask.col(from);
-        gain[j] = moved_gain[from];
-        step[j] = options.safe_step ? floor : 1;
-      } else if (step[j] > floor) {
-        step[j] = std::max(step[j] / 2, floor);
-      } else {
-        continue;
-      }
-      active.push_back(j);
+    const Matrix<double> right = inverse.asDiagonal() * products;
+    const Matrix<double> c = detail::solve_normal_equations(scaled, right);
+    code.coefficients = inverse.asDiagonal() * c;
+    code.errors = energies - (2 * right - scaled * c).cwiseProduct(c).colwise().sum().transpose();
+  } else {
+    const detail::Pursuit pursuit(scaled, options);
+    constexpr Index width = 256;  // columns at a time, which a cache has room for
+    for (Index first = 0; first < n; first += width) {
+      const Index columns = std::min(width, n - first);
+      Matrix<double> from = Matrix<double>::Zero(r, columns);
+      if (start != nullptr) from = lengths.asDiagonal() * start->middleCols(first, columns);
+      const detail::PursuitPoint point =
+          pursuit.run(inverse.asDiagonal() * products.middleCols(first, columns), from);
+      code.coefficients.middleCols(first, columns) = inverse.asDiagonal() * point.c;
+      code.errors.segment(first, columns) = energies.segment(first, columns) - point.gain.transpose();
     }
   }
-  return {inverse.asDiagonal() * c, (energies - gain.transpose()).cwiseMax(0)};
+  code.errors = code.errors.cwiseMax(0);
+  return code;
 }
 
 }  // namespace rotorlin

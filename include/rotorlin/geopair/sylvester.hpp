@@ -95,37 +95,6 @@ struct SylvesterProgress {
   double relative_residual = 0;  ///< |S - sum_i G_i X B_i| / |S|
 };
 
-/// Solves sum_i G_i X B_i = S by preconditioned conjugate gradients, for any number of terms.
-class SylvesterConjugateGradients {
- public:
-  /// Keeps references to the factors L_i (d columns each), which must outlive this. \throws
-  /// std::invalid_argument without factors, or on different numbers of columns.
-  explicit SylvesterConjugateGradients(std::vector<const Matrix<double>*> factors)
-      : factors_(std::move(factors)) {
-    constexpr const char* who = "SylvesterConjugateGradients";
-    if (factors_.empty()) detail::throw_invalid(who, ": no factors, expected one or more");
-    for (const Matrix<double>* factor : factors_) {
-      if (factor->cols() != inputs()) {
-        detail::throw_invalid(who, ": the factors are ", detail::shape(*factors_[0]), " and ",
-                              detail::shape(*factor), ", expected as many columns");
-      }
-    }
-  }
-
-  Index inputs() const { return factors_[0]->cols(); }
-
-  /// X from zero, after `max_steps` or when the residual is below `tolerance` |S|. Every step lowers the
-  /// objective of the dictionary step. The preconditioner is X -> Gbar^-1 X Bbar^-1 with Gbar ~ sum_i tr(B_i)
-  /// G_i, Bbar ~ sum_i tr(G_i) B_i. \throws std::invalid_argument on other shapes than C_i: r x n_i, S: d x
-  /// r.
-  template <class = void>
-  Matrix<double> solve(const std::vector<Matrix<double>>& coefficients, const ConstMatrixRef<double>& s,
-                       int max_steps, double tolerance = 0, SylvesterProgress* progress = nullptr) const;
-
- private:
-  std::vector<const Matrix<double>*> factors_;
-};
-
 namespace detail {
 
 /// Cholesky factorisation of a positive semidefinite matrix, raised by a rounding of its trace.
@@ -137,6 +106,43 @@ Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
 }
 
 }  // namespace detail
+
+/// Solves sum_i G_i X B_i = S by preconditioned conjugate gradients, for any number of terms. The
+/// preconditioner is X -> Gbar^-1 X Bbar^-1 with Gbar = sum_i G_i / tr(G_i) and Bbar ~ sum_i tr(G_i) B_i.
+class SylvesterConjugateGradients {
+ public:
+  /// Keeps references to the factors L_i (d columns each), which must outlive this. \throws
+  /// std::invalid_argument without factors, or on different numbers of columns.
+  template <class = void>
+  explicit SylvesterConjugateGradients(std::vector<const Matrix<double>*> factors)
+      : factors_(std::move(factors)) {
+    constexpr const char* who = "SylvesterConjugateGradients";
+    if (factors_.empty()) detail::throw_invalid(who, ": no factors, expected one or more");
+    Matrix<double> g_bar = Matrix<double>::Zero(inputs(), inputs());
+    for (const Matrix<double>* factor : factors_) {
+      if (factor->cols() != inputs()) {
+        detail::throw_invalid(who, ": the factors are ", detail::shape(*factors_[0]), " and ",
+                              detail::shape(*factor), ", expected as many columns");
+      }
+      const double trace = factor->squaredNorm();
+      if (trace > 0) g_bar.selfadjointView<Eigen::Lower>().rankUpdate(factor->transpose(), 1 / trace);
+    }
+    g_bar_ = detail::raised_cholesky(std::move(g_bar));
+  }
+
+  Index inputs() const { return factors_[0]->cols(); }
+
+  /// X from zero, after `max_steps` or when the residual is below `tolerance` |S|. Every step lowers the
+  /// objective of the dictionary step. \throws std::invalid_argument on other shapes than C_i: r x n_i, S: d
+  /// x r.
+  template <class = void>
+  Matrix<double> solve(const std::vector<Matrix<double>>& coefficients, const ConstMatrixRef<double>& s,
+                       int max_steps, double tolerance = 0, SylvesterProgress* progress = nullptr) const;
+
+ private:
+  std::vector<const Matrix<double>*> factors_;
+  Eigen::LLT<Matrix<double>> g_bar_;
+};
 
 template <class>
 Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<double>>& coefficients,
@@ -167,15 +173,11 @@ Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<doubl
   const double s_norm = s.norm();
   if (!(scale > 0) || s_norm == 0) return x;
 
-  Matrix<double> g_bar = Matrix<double>::Zero(d, d), b_bar = Matrix<double>::Zero(r, r);
-  for (std::size_t i = 0; i < factors_.size(); ++i) {
-    g_bar.selfadjointView<Eigen::Lower>().rankUpdate(factors_[i]->transpose(), b[i].trace() / scale);
-    b_bar += factors_[i]->squaredNorm() * b[i];
-  }
-  const auto g_cholesky = detail::raised_cholesky(std::move(g_bar)),
-             b_cholesky = detail::raised_cholesky(std::move(b_bar));
+  Matrix<double> b_bar = Matrix<double>::Zero(r, r);
+  for (std::size_t i = 0; i < factors_.size(); ++i) b_bar += factors_[i]->squaredNorm() / scale * b[i];
+  const auto b_cholesky = detail::raised_cholesky(std::move(b_bar));
   const auto precondition = [&](const Matrix<double>& residual) -> Matrix<double> {
-    return b_cholesky.solve(g_cholesky.solve(residual).transpose()).transpose();
+    return b_cholesky.solve(g_bar_.solve(residual).transpose()).transpose();
   };
   const auto apply = [&](const Matrix<double>& direction) {
     Matrix<double> sum = Matrix<double>::Zero(d, r);
