@@ -111,7 +111,7 @@ void print(const std::vector<GroupReport>& groups, const std::map<std::string, L
 }  // namespace
 
 void compress(const Checkpoint& checkpoint, CompressorOptions options, const std::string& method,
-              const std::filesystem::path& target) {
+              bool share_outputs, const std::filesystem::path& target) {
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path());
   Spool spool(target);
   const GramFiles grams = gather(checkpoint, spool);
@@ -129,7 +129,8 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
     }
     LayerOptions layer{.type = slot.type, .bias = checkpoint.bias(i)};
     // down projections write the residual stream and read more: their outputs are what they share best
-    if (options.method == CompressionMethod::geopair_sparse && slot.out == residual && slot.in > slot.out)
+    if (share_outputs && options.method == CompressionMethod::geopair_sparse && slot.out == residual &&
+        slot.in > slot.out)
       layer.side = DictionarySide::output;
     compressor.add_layer(
         slot.name, slot.out, slot.in, [&checkpoint, i] { return checkpoint.weight(i); },

@@ -42,6 +42,8 @@ compress_checkpoint --decompress FILE.safetensors --out FILE [MODEL and its data
                      (default: geopair_sparse)
   --group-size N     layers that share a dictionary at most; 0 leaves it to the method (default: 0)
   --pairing NAME     automatic, adjacent, distance or gain (default: automatic)
+  --across-types     groups may mix types (automatic does by itself, but for basis_sharing)
+  --input-side       sparse: down and w2 share their inputs, as all others do, instead of their outputs
   --identity-gauge   dense: r rows of a dictionary become the identity, which is not stored
   --global-budget    bytes go to the groups where they save the most error, instead of equally
   --ks R             sparse: atoms for each nonzero of a column (default: 2.5)
@@ -66,6 +68,7 @@ struct Options {
   std::filesystem::path out, decompress;
   rotorlin::CompressorOptions compressor;
   std::string method = "geopair_sparse";
+  bool share_outputs = true;
 };
 
 Options parse(int count, char** values) {
@@ -113,6 +116,10 @@ Options parse(int count, char** values) {
                                                     {"adjacent", Pairing::adjacent},
                                                     {"distance", Pairing::distance},
                                                     {"gain", Pairing::gain}});
+    } else if (arguments.is("--across-types")) {
+      options.compressor.across_types = true;
+    } else if (arguments.is("--input-side")) {
+      options.share_outputs = false;
     } else if (arguments.is("--identity-gauge")) {
       options.compressor.identity_gauge = true;
     } else if (arguments.is("--global-budget")) {
@@ -147,7 +154,8 @@ int main(int count, char** arguments) {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
     if (options.decompress.empty()) {
-      compress(*open_checkpoint(options.sources), options.compressor, options.method, options.out);
+      compress(*open_checkpoint(options.sources), options.compressor, options.method, options.share_outputs,
+               options.out);
     } else {
       decompress(options.decompress, options.out, options.sources.model.empty() ? nullptr : &options.sources);
     }

@@ -14,6 +14,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -122,6 +125,37 @@ TEST_CASE("A model of llama2.c is compressed and comes back", "[examples][compre
     const bool same = before.weight(examples::Projection::w2, 1) == after.weight(examples::Projection::w2, 1);
     CHECK(same == (option == "--ratio 0"));
   }
+}
+
+TEST_CASE("Layers share the side and the company that the options name", "[examples][compress]") {
+  const Program program;
+  const auto shared = [&](const std::string& options) {
+    const bool compressed = program.run("@model.bin --calibration @tokens.u16 --iterations 1 " + options +
+                                        " --out @small.safetensors");
+    INFO(program.log());
+    REQUIRE(compressed);
+    const rotorlin::SafetensorsFile file(program.path("small.safetensors"));
+    return nlohmann::json::parse(file.metadata().at("shared_dictionary_layers"));
+  };
+  const auto outputs = [&](const std::string& options) {
+    int count = 0;
+    for (const auto& layer : shared(options)) count += layer.at("side") == "output" ? 1 : 0;
+    return count;
+  };
+  CHECK(outputs("") == 3);  // w2
+  CHECK(outputs("--input-side") == 0);
+
+  const auto mixes_types = [&](const std::string& options) {
+    std::map<std::string, std::set<std::string>> types;  // of every dictionary
+    for (const auto& layer : shared(options)) {
+      const std::string name = layer.at("name");
+      types[layer.at("dictionary")].insert(name.substr(name.rfind('.')));
+    }
+    return std::any_of(types.begin(), types.end(), [](const auto& each) { return each.second.size() > 1; });
+  };
+  const std::string pairs = "--method geopair_dense --pairing adjacent ";
+  CHECK_FALSE(mixes_types(pairs));
+  CHECK(mixes_types(pairs + "--across-types"));
 }
 
 TEST_CASE("Any safetensors checkpoint is compressed and comes back", "[examples][compress]") {
