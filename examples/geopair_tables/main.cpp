@@ -46,6 +46,7 @@ struct Options {
   std::filesystem::path out = "out";
   Index samples = 65536, windows = 79, validation_windows = 40;
   int iterations = 60, threads = 1;
+  std::string of_methods;  ///< a given option that only the first part heeds
 };
 
 Options parse(int count, char** values) {
@@ -60,6 +61,7 @@ Options parse(int count, char** values) {
     arguments.fail(arguments.name() + ": '" + text + "' is not one of " + all);
   };
   while (arguments.next()) {
+    if (arguments.is("--methods") || arguments.is("--ratios")) options.of_methods = arguments.name();
     if (arguments.is("--part")) {
       options.parts = arguments.list();
       for (const std::string& part : options.parts) check(part, known);
@@ -98,6 +100,12 @@ Options parse(int count, char** values) {
       options.files.emplace_back(arguments.name());
     }
   }
+  const bool compares =
+      std::find(options.parts.begin(), options.parts.end(), "methods") != options.parts.end();
+  if (!options.of_methods.empty() && !compares)
+    arguments.fail(options.of_methods +
+                   " has no effect without the part methods; add it to --part, or leave out " +
+                   options.of_methods);
   if (options.files.size() != 3) {
     arguments.fail(std::to_string(options.files.size()) +
                    " files are named, expected a model, calibration and evaluation tokens");

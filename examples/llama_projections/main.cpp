@@ -59,6 +59,7 @@ struct Options {
   Projection projection = Projection::q;
   bool width_depth = false, frontier = false, timing = false;
   bool one_projection = false;  ///< --layer or --projection is given
+  std::string of_replacement;   ///< a given option that only the replacement of projections heeds
 };
 
 Options parse(int count, char** values) {
@@ -66,6 +67,8 @@ Options parse(int count, char** values) {
   Arguments arguments(count, values, usage);
   constexpr long many = 1000000000;
   while (arguments.next()) {
+    for (const char* name : {"--methods", "--max-layers", "--tuples", "--retrain-output", "--prompt"})
+      if (arguments.is(name)) options.of_replacement = name;
     if (arguments.is("--out")) {
       options.out = arguments.value();
     } else if (arguments.is("--methods")) {
@@ -119,6 +122,9 @@ Options parse(int count, char** values) {
     }
   }
   if (options.frontier && options.width_depth) arguments.fail("--frontier and --width-depth: choose one");
+  const char* other = options.frontier ? "--frontier" : options.width_depth ? "--width-depth" : "--timing";
+  if (!options.of_replacement.empty() && (options.frontier || options.width_depth || options.timing))
+    arguments.fail(options.of_replacement + " has no effect with " + other + "; leave out one of them");
   if (options.one_projection && !options.frontier && !options.width_depth)
     arguments.fail("--layer and --projection belong to --width-depth or --frontier, and neither is given");
   if (!options.timing && (options.files.size() < 3 || options.files.size() > 4)) {
