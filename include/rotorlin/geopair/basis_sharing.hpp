@@ -39,29 +39,41 @@ SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening m
     detail::throw_invalid(who, ": ", group.size(), " layers and rank ", rank, ", expected >= 1");
   }
   const Index d = group.inputs(), n = group.outputs();
-  Matrix<double> gram = Matrix<double>::Zero(d, d), weights(d, n), fill(d, n);
-  Index first = 0;
+  std::vector<double> scales;  // of the columns of every term
+  Matrix<double> factor = Matrix<double>::Zero(d, d);
   for (const GramTerm& term : group.terms()) {
     const double trace = mean == MeanWhitening::normalized ? term.factor.squaredNorm() : 1;
-    gram.selfadjointView<Eigen::Upper>().rankUpdate(term.factor.transpose(), 1 / trace);
-    weights.middleCols(first, term.weights.cols()) = std::sqrt(trace) * term.weights;
-    fill.middleCols(first, term.weights.cols()) = term.weights;
-    first += term.weights.cols();
+    factor.selfadjointView<Eigen::Upper>().rankUpdate(term.factor.transpose(), 1 / trace);
+    scales.push_back(std::sqrt(trace));
   }
-  gram.triangularView<Eigen::StrictlyLower>() = gram.transpose();
-  const Matrix<double> factor = whiten(gram, 0).factor;
+  factor.triangularView<Eigen::StrictlyLower>() = factor.transpose();
+  factor = whiten(factor, 0).factor;
 
-  SharedFactors result{Matrix<double>(d, rank), {}};
-  const Matrix<double> left =
-      detail::leading_left_vectors<double>(factor.triangularView<Eigen::Upper>() * weights, rank);
+  Matrix<double> whitened(d, n);
+  Index first = 0;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const Index columns = group.terms()[i].whitened.cols();
+    whitened.middleCols(first, columns) =
+        factor.triangularView<Eigen::Upper>() * (scales[i] * group.terms()[i].weights(0, columns));
+    first += columns;
+  }
+  const Matrix<double> left = detail::leading_left_vectors<double>(whitened, rank);
   const Index spanned = left.cols();
+  SharedFactors result{Matrix<double>(d, rank), {}};
   result.dictionary.leftCols(spanned) = factor.triangularView<Eigen::Upper>().solve(left);
-  for (Index j = spanned; j < rank; ++j)
-    result.dictionary.col(j) = fill.col((j - spanned) * n / (rank - spanned));
-  for (const GramTerm& term : group.terms()) {
-    result.coefficients.push_back(Matrix<double>::Zero(rank, term.weights.cols()));
-    result.coefficients.back().topRows(spanned) =
-        left.transpose() * (factor.triangularView<Eigen::Upper>() * term.weights);
+  for (Index j = spanned; j < rank; ++j) {
+    Index column = (j - spanned) * n / (rank - spanned);
+    std::size_t i = 0;
+    for (; column >= group.terms()[i].whitened.cols(); ++i) column -= group.terms()[i].whitened.cols();
+    result.dictionary.col(j) = group.terms()[i].weights(column, 1);
+  }
+  first = 0;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const Index columns = group.terms()[i].whitened.cols();
+    result.coefficients.push_back(Matrix<double>::Zero(rank, columns));
+    result.coefficients[i].topRows(spanned) =
+        left.transpose() * whitened.middleCols(first, columns) / scales[i];
+    first += columns;
   }
   return result;
 }

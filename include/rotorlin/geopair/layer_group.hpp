@@ -27,8 +27,13 @@ namespace rotorlin {
 /// All layers of a group with the same Gram matrix.
 struct GramTerm {
   Matrix<double> factor;    ///< L, d x d, upper triangular
-  Matrix<double> weights;   ///< W, d x n, columns scaled by sqrt(w)
-  Matrix<double> whitened;  ///< L W
+  Matrix<double> whitened;  ///< L W, d x n, columns of W scaled by sqrt(w)
+
+  /// Columns of W.
+  template <class = void>
+  Matrix<double> weights(Index first, Index columns) const {
+    return factor.triangularView<Eigen::Upper>().solve(whitened.middleCols(first, columns));
+  }
 };
 
 class LayerGroup {
@@ -52,8 +57,7 @@ class LayerGroup {
       detail::throw_invalid(who, ": the factor has ", factor.diagonal().minCoeff(),
                             " on its diagonal, expected > 0");
     }
-    terms_.push_back(
-        {factor.triangularView<Eigen::Upper>(), Matrix<double>(inputs_, 0), Matrix<double>(inputs_, 0)});
+    terms_.push_back({factor.triangularView<Eigen::Upper>(), Matrix<double>(inputs_, 0)});
     return terms_.size() - 1;
   }
 
@@ -74,12 +78,11 @@ class LayerGroup {
       detail::throw_invalid(who, ": the importance is ", importance, ", expected > 0");
     }
     GramTerm& term = terms_[gram];
-    const Index first = term.weights.cols(), n = weight.rows();
+    const Index first = term.whitened.cols(), n = weight.rows();
     layers_.push_back({gram, first, n, std::sqrt(importance)});
-    term.weights.conservativeResize(inputs_, first + n);
-    term.weights.rightCols(n) = layers_.back().scale * weight.transpose();
     term.whitened.conservativeResize(inputs_, first + n);
-    term.whitened.rightCols(n) = term.factor.triangularView<Eigen::Upper>() * term.weights.rightCols(n);
+    term.whitened.rightCols(n) =
+        term.factor.triangularView<Eigen::Upper>() * (layers_.back().scale * weight.transpose());
     return layers_.size() - 1;
   }
 
@@ -137,7 +140,7 @@ class LayerGroup {
   std::vector<Matrix<double>> term_coefficients(const std::vector<Matrix<double>>& of_layers) const {
     std::vector<Matrix<double>> result;
     const Index r = of_layers.empty() ? 0 : of_layers[0].rows();
-    for (const GramTerm& term : terms_) result.emplace_back(r, term.weights.cols());
+    for (const GramTerm& term : terms_) result.emplace_back(r, term.whitened.cols());
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Layer& layer = layers_[i];
       if (of_layers.size() != layers_.size() || of_layers[i].rows() != r ||

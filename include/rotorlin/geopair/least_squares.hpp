@@ -9,6 +9,7 @@
 #include <Eigen/QR>
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
@@ -17,15 +18,18 @@ namespace rotorlin {
 
 class LeastSquares {
  public:
-  /// Factors F, m x n with m, n >= 1; entries must be finite.
+  /// Factors F, m x n with m, n >= 1, in place; entries must be finite.
   template <class = void>
-  explicit LeastSquares(const ConstMatrixRef<double>& f) : qr_(f), rank_(f.cols()) {
+  explicit LeastSquares(Matrix<double> f) : storage_(std::move(f)), qr_(storage_), rank_(storage_.cols()) {
     if (has_full_rank()) return;
-    const Index rows = std::min(f.rows(), f.cols());
+    const Index rows = std::min(qr_.rows(), qr_.cols());
     complete_.compute(qr_.matrixQR().topRows(rows).triangularView<Eigen::Upper>().toDenseMatrix());
     rank_ = complete_.rank();
     pivoted_ = true;
   }
+
+  LeastSquares(const LeastSquares&) = delete;
+  LeastSquares& operator=(const LeastSquares&) = delete;
 
   Index rank() const { return rank_; }
 
@@ -35,7 +39,8 @@ class LeastSquares {
     if (b.rows() != qr_.rows()) {
       detail::throw_invalid("LeastSquares::solve: F has ", qr_.rows(), " rows, B is ", detail::shape(b));
     }
-    const Matrix<double> projected = qr_.householderQ().adjoint() * b;
+    Matrix<double> projected = b;
+    qr_.householderQ().adjoint().applyThisOnTheLeft(projected);
     if (pivoted_) return complete_.solve(projected.topRows(complete_.rows()));
     return triangle().solve(projected.topRows(rank_));
   }
@@ -44,9 +49,13 @@ class LeastSquares {
   template <class = void>
   Matrix<double> basis() const {
     if (rank_ == 0) return Matrix<double>(qr_.rows(), 0);
-    Matrix<double> q = Matrix<double>::Identity(qr_.rows(), pivoted_ ? complete_.rows() : rank_);
-    if (pivoted_) q = q * (complete_.householderQ() * Matrix<double>::Identity(complete_.rows(), rank_));
-    return qr_.householderQ() * q;
+    Matrix<double> q = Matrix<double>::Identity(qr_.rows(), rank_);
+    if (pivoted_) {
+      q.topRows(complete_.rows()) =
+          complete_.householderQ() * Matrix<double>::Identity(complete_.rows(), rank_);
+    }
+    qr_.householderQ().applyThisOnTheLeft(q);
+    return q;
   }
 
   /// Z T^-1 X, n x columns of x (rank x columns): what F maps to Q X, free of F's null space.
@@ -64,7 +73,7 @@ class LeastSquares {
  private:
   template <class = void>
   Eigen::TriangularView<const Eigen::Block<const Matrix<double>>, Eigen::Upper> triangle() const {
-    return qr_.matrixQR().topLeftCorner(rank_, rank_).triangularView<Eigen::Upper>();
+    return storage_.topLeftCorner(rank_, rank_).triangularView<Eigen::Upper>();
   }
 
   /// Whether every column stands clear of the space of those before it.
@@ -78,7 +87,8 @@ class LeastSquares {
     return true;
   }
 
-  Eigen::HouseholderQR<Matrix<double>> qr_;
+  Matrix<double> storage_;
+  Eigen::HouseholderQR<Eigen::Ref<Matrix<double>>> qr_;
   Eigen::CompleteOrthogonalDecomposition<Matrix<double>> complete_;
   Index rank_;
   bool pivoted_ = false;

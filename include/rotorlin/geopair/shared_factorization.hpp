@@ -210,7 +210,7 @@ class Alternation : Descent {
       }
       if (error <= 0) return;
       errors[worst][column] = 0;
-      d_.col(atom) = group_.terms()[worst].weights.col(column);
+      d_.col(atom) = group_.terms()[worst].weights(column, 1);
     }
   }
 

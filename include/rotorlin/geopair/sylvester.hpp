@@ -17,6 +17,7 @@
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
+#include <Eigen/QR>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -27,6 +28,18 @@
 #include "rotorlin/geopair/least_squares.hpp"
 
 namespace rotorlin {
+
+namespace detail {
+
+/// Of a tall M = Q R the R, which has the same R^T R; otherwise M.
+template <class = void>
+Matrix<double> reduced(Matrix<double> m) {
+  if (m.rows() < 3 * m.cols() / 2) return m;
+  const Eigen::HouseholderQR<Eigen::Ref<Matrix<double>>> qr(m);
+  return qr.matrixQR().topRows(m.cols()).triangularView<Eigen::Upper>();
+}
+
+}  // namespace detail
 
 /// P with P^T F^T F P = diag(first) and P^T H^T H P = diag(second), of two factors F and H with the same
 /// number n of columns. The columns of P (n x rank) span what F or H see: all of it, unless both are
@@ -42,20 +55,27 @@ class JointDiagonalization {
     }
     const double f_norm = f.norm(), h_norm = h.norm();
     const double f_scale = f_norm > 0 ? 1 / f_norm : 1, h_scale = h_norm > 0 ? 1 / h_norm : 1;
-    Matrix<double> stack(f.rows() + h.rows(), f.cols());
-    stack << f_scale * f, h_scale * h;
-    const LeastSquares factored(stack);
-    const Matrix<double> basis = factored.basis();
+    Index upper = 0;  // rows of the stack's upper half
+    const LeastSquares factored([&] {
+      const Matrix<double> top = detail::reduced(f_scale * f), bottom = detail::reduced(h_scale * h);
+      upper = top.rows();
+      Matrix<double> stack(top.rows() + bottom.rows(), f.cols());
+      stack << top, bottom;
+      return stack;
+    }());
     if (factored.rank() == 0) {
       transform_.resize(f.cols(), 0);
       return;
     }
     // The CS decomposition: the same V diagonalises both halves of the basis, to rounding of the whole.
-    const Matrix<double> upper = basis.topRows(f.rows());
-    const Matrix<double> v = detail::symmetric_eigen<double>(upper.transpose() * upper).vectors;
+    const Matrix<double> basis = factored.basis();
+    const auto top = basis.topRows(upper), bottom = basis.bottomRows(basis.rows() - upper);
+    Matrix<double> gram = Matrix<double>::Zero(basis.cols(), basis.cols());
+    gram.selfadjointView<Eigen::Lower>().rankUpdate(top.transpose());
+    const Matrix<double> v = detail::symmetric_eigen<double>(std::move(gram)).vectors;
     transform_ = factored.pull_back(v);
-    first_ = (upper * v / f_scale).colwise().squaredNorm().transpose();
-    second_ = (basis.bottomRows(h.rows()) * v / h_scale).colwise().squaredNorm().transpose();
+    first_ = (top * v / f_scale).colwise().squaredNorm().transpose();
+    second_ = (bottom * v / h_scale).colwise().squaredNorm().transpose();
   }
 
   const Matrix<double>& transform() const { return transform_; }

@@ -32,16 +32,24 @@ namespace detail {
 /// |a| may be mixed, which costs a projection onto the basis no more than that.
 template <std::floating_point T>
 Matrix<T> leading_left_vectors(const Matrix<T>& a, Index k) {
-  const T scale = a.cwiseAbs().maxCoeff();
-  const Matrix<T> scaled = a / (scale > 0 ? scale : 1);
+  const T largest = a.cwiseAbs().maxCoeff(), scale = largest > 0 ? largest : 1;
   const bool tall = a.rows() > a.cols();
-  const Matrix<T> wide = tall ? Matrix<T>(scaled.transpose()) : scaled;
-  const Matrix<T> vectors = symmetric_eigen<T>(wide * wide.transpose())
-                                .vectors.rightCols(std::min(k, wide.rows()))
-                                .rowwise()
-                                .reverse();
+  const Index side = std::min(a.rows(), a.cols());
+  const auto gram = [&] {
+    const Matrix<T> scaled = a / scale;
+    Matrix<T> product = Matrix<T>::Zero(side, side);
+    auto lower = product.template selfadjointView<Eigen::Lower>();
+    if (tall) {
+      lower.rankUpdate(scaled.transpose());
+    } else {
+      lower.rankUpdate(scaled);
+    }
+    return product;
+  };
+  const Matrix<T> vectors =
+      symmetric_eigen<T>(gram()).vectors.rightCols(std::min(k, side)).rowwise().reverse();
   if (!tall) return vectors;
-  const Eigen::HouseholderQR<Matrix<T>> qr(scaled * vectors);
+  const Eigen::HouseholderQR<Matrix<T>> qr((a / scale) * vectors);
   return qr.householderQ() * Matrix<T>::Identity(a.rows(), vectors.cols());
 }
 
