@@ -44,8 +44,11 @@ std::pair<int, unsigned> blade_product(const Algebra& algebra, unsigned a, unsig
   return {sign, mask};
 }
 
-/// a b, keeping only what `keeps(grade of a, grade of b, grade of the product)`.
-template <class M, class Keeps>
+/// Whether a product keeps a term, by the grades of its two factors and its own.
+using Keeps = bool (*)(int, int, int);
+
+/// a b, keeping only what `keeps`.
+template <class M>
 M product(const M& a, const M& b, Keeps keeps) {
   M result(a.signature());
   const rotorlin::BladeTable& table = rotorlin::blade_table(a.dimension());
