@@ -15,8 +15,8 @@ using test::relative_difference;
 
 namespace {
 
-RotorNetworkOptions options(Index hidden, Index depth, Index width,
-                            Activation activation = Activation::prelu) {
+RotorNetworkOptions network_options(Index hidden, Index depth, Index width,
+                                    Activation activation = Activation::prelu) {
   RotorNetworkOptions result;
   result.hidden = hidden;
   result.depth = depth;
@@ -104,7 +104,7 @@ Matrix<double> by_definition(const RotorNetwork<S>& network, const Matrix<S>& in
 }  // namespace
 
 TEST_CASE("A rotor network obeys the laws of layers") {
-  auto o = options(8, 2, 2);
+  auto o = network_options(8, 2, 2);
   SECTION("as published") { test::check_layer_laws(generic<double>(12, 10, o)); }
   SECTION("single rotors, residual, one branch") {
     o.single_rotor = o.residual = true;
@@ -126,17 +126,17 @@ TEST_CASE("A rotor network obeys the laws of layers") {
     test::check_layer_laws(generic<double>(12, 10, o));
   }
   SECTION("the smallest") {
-    o = options(2, 1, 1);
+    o = network_options(2, 1, 1);
     o.normalize = false;
     test::check_layer_laws(generic<double>(2, 2, o));
   }
-  SECTION("float") { test::check_layer_laws(generic<float>(40, 33, options(32, 1, 3))); }
+  SECTION("float") { test::check_layer_laws(generic<float>(40, 33, network_options(32, 1, 3))); }
 }
 
 TEST_CASE("Gradients of every activation are exact, through every kernel") {
   for (const auto& [activation, name] : activation_names) {
     for (const bool single : {false, true}) {
-      auto o = options(8, 1, 2, activation);
+      auto o = network_options(8, 1, 2, activation);
       o.single_rotor = single;
       RotorNetwork<double> network = generic<double>(8, 9, o);
       INFO(name);
@@ -167,7 +167,7 @@ TEST_CASE("Gradients of every activation are exact, through every kernel") {
 TEST_CASE("A rotor network is what its documentation defines") {
   for (const auto& [activation, name] : activation_names) {
     for (const int variant : {0, 1, 2, 3, 4}) {
-      auto o = options(variant == 4 ? 64 : 16, 2, 2, activation);
+      auto o = network_options(variant == 4 ? 64 : 16, 2, 2, activation);
       o.residual = variant == 1;
       o.parallel_output = variant == 2;
       o.use_permutations = o.normalize = variant != 3;
@@ -208,7 +208,7 @@ TEST_CASE("Counts of parameters") {
 }
 
 TEST_CASE("Normalisation of samples that are constant, zero or far from zero") {
-  auto o = options(16, 1, 2);
+  auto o = network_options(16, 1, 2);
   const RotorNetwork<double> network = generic<double>(16, 16, o);
   Matrix<double> x(16, 4);
   x.col(0).setZero();
@@ -248,7 +248,7 @@ TEST_CASE("Normalisation of samples that are constant, zero or far from zero") {
 }
 
 TEST_CASE("Linear networks collapse to their matrix") {
-  auto o = options(16, 2, 3, Activation::none);
+  auto o = network_options(16, 2, 3, Activation::none);
   o.normalize = false;
   for (const int variant : {0, 1, 2}) {
     o.residual = variant == 1;
@@ -264,7 +264,7 @@ TEST_CASE("Linear networks collapse to their matrix") {
 }
 
 TEST_CASE("One network serves several threads, and follows its parameters") {
-  RotorNetwork<float> network = generic<float>(64, 48, options(64, 1, 2));
+  RotorNetwork<float> network = generic<float>(64, 48, network_options(64, 1, 2));
   const Matrix<float> x = random_matrix<float>(64, 37, 1);
   const Matrix<float> expected = RotorNetwork<float>(network).forward(x);
   std::vector<Matrix<float>> results(4);
@@ -295,7 +295,7 @@ TEST_CASE("One network serves several threads, and follows its parameters") {
 }
 
 TEST_CASE("Equal seeds make equal networks, permutations are permutations") {
-  auto o = options(32, 1, 2);
+  auto o = network_options(32, 1, 2);
   const RotorNetwork<double> a(32, 32, o), b(32, 32, o);
   CHECK(a.parameters() == b.parameters());
   CHECK(a.describe() == b.describe());
@@ -310,7 +310,7 @@ TEST_CASE("Equal seeds make equal networks, permutations are permutations") {
 }
 
 TEST_CASE("Wrong permutations are refused") {
-  RotorNetwork<double> network(4, 4, options(4, 1, 1));
+  RotorNetwork<double> network(4, 4, network_options(4, 1, 1));
   CHECK_THROWS_WITH(network.set_permutation(0, {0, 1, 2}), Contains("3 entries") && Contains("expected 4"));
   CHECK_THROWS_WITH(network.set_permutation(0, {0, 1, 2, 2}), Contains("2 twice") && Contains("0 to 3"));
   CHECK_THROWS_WITH(network.set_permutation(1, {0, 1, 2, 4}), Contains("entry 4"));
@@ -326,22 +326,22 @@ TEST_CASE("Impossible networks are refused") {
   };
   CHECK_THROWS_WITH(make(1, 8, {}), Contains("in = 1, out = 8"));
   CHECK_THROWS_WITH(make(8, 0, {}), Contains("out = 0"));
-  CHECK_THROWS_WITH(make(8, 8, options(1, 1, 1)), Contains("hidden = 1"));
-  CHECK_THROWS_WITH(make(8, 8, options(8, -1, 1)), Contains("depth = -1"));
-  CHECK_THROWS_WITH(make(8, 8, options(8, 1, 0)), Contains("width = 0"));
-  CHECK_THROWS_AS(make(8, 8, options(8, Index{1} << 40, Index{1} << 40)), std::invalid_argument);
-  CHECK_THROWS_AS(make(8, 8, options(8, 0, Index{1} << 40)), std::invalid_argument);
-  CHECK_THROWS_AS(make(8, 8, options(Index{1} << 40, 1, 1)), std::invalid_argument);
-  auto o = options(8, 1, 1);
+  CHECK_THROWS_WITH(make(8, 8, network_options(1, 1, 1)), Contains("hidden = 1"));
+  CHECK_THROWS_WITH(make(8, 8, network_options(8, -1, 1)), Contains("depth = -1"));
+  CHECK_THROWS_WITH(make(8, 8, network_options(8, 1, 0)), Contains("width = 0"));
+  CHECK_THROWS_AS(make(8, 8, network_options(8, Index{1} << 40, Index{1} << 40)), std::invalid_argument);
+  CHECK_THROWS_AS(make(8, 8, network_options(8, 0, Index{1} << 40)), std::invalid_argument);
+  CHECK_THROWS_AS(make(8, 8, network_options(Index{1} << 40, 1, 1)), std::invalid_argument);
+  auto o = network_options(8, 1, 1);
   o.epsilon = 0;
   CHECK_THROWS_WITH(make(8, 8, o), Contains("epsilon = 0"));
   o.epsilon = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_AS(make(8, 8, o), std::invalid_argument);
-  o = options(8, 1, 1, Activation::relu);
+  o = network_options(8, 1, 1, Activation::relu);
   CHECK_THROWS_WITH(make(8, 8, o).prelu_weight(), Contains("relu"));
   CHECK_THROWS_WITH(activation_from_string("tanh"), Contains("tanh") && Contains("leaky_relu"));
 
-  const Description good = RotorNetwork<float>(8, 8, options(8, 1, 1)).describe();
+  const Description good = RotorNetwork<float>(8, 8, network_options(8, 1, 1)).describe();
   for (const auto& [key, text] : std::vector<std::pair<std::string, std::string>>{{"permutation.0", "0 1 2"},
                                                                                   {"permutation.0", "0 1,2"},
                                                                                   {"permutation.1", "1 2 "},

@@ -8,6 +8,8 @@
 using namespace rotorlin;
 using Catch::Contains;
 
+// Named, for fit_test.cpp, which may be part of the same unity build, has a w of its own.
+namespace fit_dense_test {
 namespace {
 
 Matrix<double> random_matrix(Index rows, Index cols, std::uint64_t seed) {
@@ -137,3 +139,5 @@ TEST_CASE("fit_dense refuses what makes no sense") {
   CHECK_THROWS_AS(fit_dense(layer, w, gram, {.epochs = -1}), std::invalid_argument);
   CHECK(layer.parameters() == before);
 }
+
+}  // namespace fit_dense_test
