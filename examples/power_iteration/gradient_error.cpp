@@ -16,7 +16,7 @@ namespace {
 using rotorlin::InvariantDecomposition;
 using rotorlin::PowerIteration;
 
-constexpr int recorded[] = {1, 2, 5, 20};
+constexpr int recorded_steps[] = {1, 2, 5, 20};
 
 /// The two largest angles differ by `gap`, relative to the larger; every further one is 0.7 of the one before
 /// it. The largest is uniform in 0.5 to 2.
@@ -45,7 +45,7 @@ std::vector<double> errors_when_converged(const Bivector& b, const Rotor& grad_r
   Matrix<double> start(b.dimension(), extractions);
   for (Index p = 0; p < extractions; ++p) start.col(p) = planes.basis().col(2 * p);
   std::vector<double> errors;
-  for (int steps : recorded) {
+  for (int steps : recorded_steps) {
     const std::vector<int> counts(static_cast<std::size_t>(extractions), steps);
     errors.push_back(relative_error(RecordedExp(b, start, counts).vjp(grad_r), exact));
   }
@@ -191,10 +191,10 @@ void gradient_error(const Options& options) {
   for (int n : {6, 11}) {
     Progress progress(format("  gaps, n = %d", n));
     std::vector<PlotSeries> by_steps;
-    for (int steps : recorded) by_steps.push_back({.name = format("K = %d", steps)});
+    for (int steps : recorded_steps) by_steps.push_back({.name = format("K = %d", steps)});
     PlotSeries iterated{.name = format("iterated, n = %d", n)}, exact{.name = format("exact, n = %d", n)};
     for (std::size_t g = 0; g < gaps.size(); ++g) {
-      std::vector<std::vector<double>> errors(std::size(recorded));
+      std::vector<std::vector<double>> errors(std::size(recorded_steps));
       FloatErrors floats;
       for (int trial = 0; trial < count; ++trial) {
         const Bivector b = random_bivector(n, angles_with_gap(n, gaps[g], random), random);
