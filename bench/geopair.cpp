@@ -3,9 +3,14 @@
 // costs, on one thread, as tables. Parts:
 //   stages   every step of a pair (d inputs, d outputs, ratio 0.3) and its share of the speed of a product
 //   pair     a dense pair at the largest size, 30 iterations
+//   model    the same in a checkpoint of two layers, dense and sparse (6 iterations), with the memory it
+//   takes:
+//            alone, since that is the peak of the process
 //   blossom  an optimal matching of 448 layers
 //   dstep    the dictionary step against a Kronecker solve and against conjugate gradients
 //   forward  SharedDictionaryLinear against the dense layer
+#include <sys/resource.h>
+
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <Eigen/LU>
@@ -21,6 +26,7 @@
 
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/geopair/accounting.hpp"
+#include "rotorlin/geopair/compressor.hpp"
 #include "rotorlin/geopair/matching.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/whitening.hpp"
@@ -85,7 +91,7 @@ void stages(const std::vector<Index>& sizes) {
     const Index rank = rotorlin::dense_rank(size, 2 * size, 0.3);
     const rotorlin::DictionarySize sparse = rotorlin::sparse_size(size, 2 * size, 0.3);
     const double speed = product_speed(size), d = static_cast<double>(size), r = static_cast<double>(rank),
-                 n = 2 * d, a = static_cast<double>(sparse.rank), k = static_cast<double>(sparse.nonzeros);
+                 n = 2 * d, a = static_cast<double>(sparse.rank);
     const auto row = [&](const char* stage, double flops, const std::function<void()>& body) {
       const double seconds = seconds_of(body);
       std::printf("| %ld | %ld | %ld | %s | %.3f | %.1f | %.0f %% |\n", static_cast<long>(size),
@@ -147,6 +153,41 @@ void pair(Index d) {
   const double seconds = seconds_of([&] { objective = rotorlin::factorize(group, options).objective; });
   std::printf("a dense pair, d = n = %ld, ratio 0.3, rank %ld, 30 iterations: %.1f s (objective %.6g)\n",
               static_cast<long>(d), static_cast<long>(options.rank), seconds, objective);
+}
+
+/// Peak resident memory of this process.
+double peak_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+void model(Index d) {
+  using rotorlin::CompressionMethod;
+  rotorlin::GeoPairCompressor compressor;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const auto gram = compressor.add_gram(d, [=] { return gram_of(d, 20 + i); });
+    compressor.add_layer(
+        "layers." + std::to_string(i) + ".q", d, d, [=] { return random_matrix<double>(d, d, 10 + i); },
+        gram);
+  }
+  std::printf("Gram matrices and weights in double: %.0f MB; before the start: %.0f MB\n",
+              4 * 8e-6 * static_cast<double>(d * d), peak_mb());
+  for (const bool sparse : {false, true}) {
+    rotorlin::CompressorOptions options;
+    options.ratio = 0.3;
+    options.method = sparse ? CompressionMethod::geopair_sparse : CompressionMethod::geopair_dense;
+    options.iterations = sparse ? 6 : 30;
+    options.pairing = rotorlin::Pairing::adjacent;
+    options.group_size = 2;
+    double bytes = 0;
+    const double seconds = seconds_of([&] { bytes = compressor.compress(options).bytes; });
+    std::printf(
+        "two layers of %ld x %ld, %s, %d iterations: %.1f s, %.1f MB left, peak memory so far %.0f MB\n",
+        static_cast<long>(d), static_cast<long>(d), sparse ? "sparse" : "dense", options.iterations, seconds,
+        1e-6 * bytes, peak_mb());
+    std::fflush(stdout);
+  }
 }
 
 void blossom() {
@@ -296,7 +337,7 @@ int main(int argc, char** argv) {
   if (argc % 2 == 0 || sizes.empty() ||
       std::any_of(sizes.begin(), sizes.end(), [](Index d) { return d < 2; })) {
     std::fprintf(stderr,
-                 "usage: bench_geopair [--only stages|pair|blossom|dstep|forward] [--sizes D,D,...]\n");
+                 "usage: bench_geopair [--only stages|pair|model|blossom|dstep|forward] [--sizes D,D,...]\n");
     return 2;
   }
   bench::one_thread();
@@ -310,6 +351,7 @@ int main(int argc, char** argv) {
   const auto wanted = [&](const char* part) { return only.empty() || only == part; };
   if (wanted("blossom")) blossom();
   if (wanted("pair")) pair(sizes.back());
+  if (wanted("model")) model(sizes.back());
   if (wanted("dstep")) dictionary_step(sizes);
   if (wanted("stages")) stages(sizes);
   if (wanted("forward")) forward(sizes);

@@ -221,18 +221,16 @@ class GroupProblem {
       whitenings_.push_back(whiten(loaded(source, layer.in, layer.in, "Gram matrix"), options_.eta));
       gram_of_.push_back(layer.gram);
       if (side() == DictionarySide::input) {
-        group_.add_gram(options_.method == CompressionMethod::plain_svd
-                            ? Matrix<double>(Matrix<double>::Identity(layer.in, layer.in))
-                            : whitenings_.back().factor);
+        group_.add_gram(is_whitened() ? std::move(whitenings_.back().factor)
+                                      : Matrix<double>(Matrix<double>::Identity(layer.in, layer.in)));
       }
     }
     term_.push_back(number);
     const Matrix<double> weight = loaded_weight(layer);
-    const bool unwhitened = options_.method == CompressionMethod::plain_svd;
     double importance = 1;  // which a single layer's solution does not depend on, only its objective
     if (options_.method != CompressionMethod::basis_sharing) {
       importance = layer.options.importance;
-      const double energy = unwhitened ? weight.squaredNorm() : whitened(number, weight).squaredNorm();
+      const double energy = is_whitened() ? whitened(number, weight).squaredNorm() : weight.squaredNorm();
       if (options_.weighting == LayerWeighting::relative && energy > 0) importance /= energy;
       if (!(importance > 0 && std::isfinite(importance) && std::isfinite(energy))) {
         throw_invalid("its mean squared output is ", energy, " and its importance ", layer.options.importance,
@@ -243,16 +241,20 @@ class GroupProblem {
       group_.add_layer(weight, number, importance);
     } else {
       Matrix<double> factor = whitenings_[number].factor;
-      if (unwhitened) factor.setIdentity();
+      if (!is_whitened()) factor.setIdentity();
       factor *= std::sqrt(importance);
       const double energy = (factor.triangularView<Eigen::Upper>() * weight.transpose()).eval().squaredNorm();
       output_.push_back({std::move(factor), weight.transpose(), energy});
     }
   }
 
+  bool is_whitened() const { return options_.method != CompressionMethod::plain_svd; }
+
   /// L M^T for an M of out x in.
   Matrix<double> whitened(std::size_t number, const Matrix<double>& m) const {
-    return whitenings_[number].factor.triangularView<Eigen::Upper>() * m.transpose();
+    const bool in_group = side() == DictionarySide::input && is_whitened();
+    const Matrix<double>& factor = in_group ? group_.terms()[number].factor : whitenings_[number].factor;
+    return factor.triangularView<Eigen::Upper>() * m.transpose();
   }
 
   FactorizationOptions factorization(DictionarySize size, int iterations) const {
@@ -382,12 +384,12 @@ class GroupProblem {
 
   std::vector<const LayerSource*> layers_;
   const CompressorOptions& options_;
-  Index own_ = 0;  // features of the other sides
-  std::vector<Whitening> whitenings_;
-  std::vector<std::size_t> gram_of_;  // the number of the source of each whitening
-  std::vector<std::size_t> term_;     // the whitening of each layer
-  LayerGroup group_;                  // input side
-  std::vector<OutputLayer> output_;   // output side
+  Index own_ = 0;                      // features of the other sides
+  std::vector<Whitening> whitenings_;  // their factors in group_, where it has the same
+  std::vector<std::size_t> gram_of_;   // the number of the source of each whitening
+  std::vector<std::size_t> term_;      // the whitening of each layer
+  LayerGroup group_;                   // input side
+  std::vector<OutputLayer> output_;    // output side
 };
 
 }  // namespace rotorlin::detail

@@ -16,6 +16,7 @@
 
 #include <Eigen/Core>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
@@ -46,7 +47,7 @@ class LayerGroup {
   /// Adds a Gram matrix by its factor L (d x d, upper triangular, see `whiten`); returns its number. \throws
   /// std::invalid_argument on another shape, or a diagonal that is not positive; std::domain_error on NaN or
   /// Inf.
-  std::size_t add_gram(const ConstMatrixRef<double>& factor) {
+  std::size_t add_gram(Matrix<double> factor) {
     constexpr const char* who = "LayerGroup::add_gram";
     if (factor.rows() != inputs_ || factor.cols() != inputs_) {
       detail::throw_invalid(who, ": the factor is ", detail::shape(factor), ", expected ", inputs_, " x ",
@@ -57,7 +58,8 @@ class LayerGroup {
       detail::throw_invalid(who, ": the factor has ", factor.diagonal().minCoeff(),
                             " on its diagonal, expected > 0");
     }
-    terms_.push_back({factor.triangularView<Eigen::Upper>(), Matrix<double>(inputs_, 0)});
+    factor.triangularView<Eigen::StrictlyLower>().setZero();
+    terms_.push_back({std::move(factor), Matrix<double>(inputs_, 0)});
     return terms_.size() - 1;
   }
 

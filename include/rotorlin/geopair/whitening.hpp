@@ -54,12 +54,13 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
   }
   const double clear = static_cast<double>(d) * std::numeric_limits<double>::epsilon();
   for (double asked = eta; eta <= std::max(asked, 1.0); eta = std::max(10 * eta, 1e-15)) {
-    Matrix<double> ridged = gram;
-    ridged.diagonal().array() += eta * mean;
-    const Eigen::LLT<Matrix<double>, Eigen::Upper> cholesky(ridged);
+    Matrix<double> factor = gram;
+    factor.diagonal().array() += eta * mean;
+    const VectorX<double> diagonal = factor.diagonal();
+    const Eigen::LLT<Eigen::Ref<Matrix<double>>, Eigen::Upper> cholesky(factor);  // in place
     if (cholesky.info() != Eigen::Success) continue;
-    Matrix<double> factor = cholesky.matrixU();
-    if ((factor.diagonal().array().square() > clear * ridged.diagonal().array()).all()) {
+    factor.triangularView<Eigen::StrictlyLower>().setZero();
+    if ((factor.diagonal().array().square() > clear * diagonal.array()).all()) {
       return {std::move(factor), eta, eta * mean};
     }
   }
