@@ -54,6 +54,7 @@ void check_consistent(const LayerGroup& group, const SharedFactorization& result
 }
 
 void check_descent(const SharedFactorization& result) {
+  CHECK(result.taken_back == 0);
   for (std::size_t i = 1; i < result.trace.size(); ++i) {
     CHECK(result.trace[i].objective <= result.trace[i - 1].objective * (1 + 1e-10) + 1e-12);
   }
@@ -205,6 +206,27 @@ TEST_CASE("Sparse coefficients keep to their number, and more freedom serves bet
     CHECK(free.objective <= monotone.objective * 1.1);
     CHECK(rotorlin::factorize(group, sized(14, 8, 12)).objective < free.objective);
     CHECK(rotorlin::factorize(group, sized(14, 14, 12)).objective < free.objective);  // dense
+  }
+}
+
+TEST_CASE("Where atoms and coefficients depend on each other the objective is still true and falls",
+          "[geopair][factorize]") {
+  for (const double ridge : {1e-3, 1e-9, 1e-15}) {
+    for (const Index nonzeros : {Index{0}, Index{4}}) {
+      LayerGroup group(9);
+      for (std::uint64_t i = 0; i < 2; ++i) {  // of rank one, seen by three samples
+        const Matrix weight = random_matrix(7, 1, 300 + i) * random_matrix(1, 9, 310 + i);
+        const Matrix x = random_matrix(9, 3, 320 + i);
+        group.add_layer(weight, group.add_gram(rotorlin::whiten(x * x.transpose(), ridge).factor));
+      }
+      FactorizationOptions options = sized(9, nonzeros, 15);
+      options.monotone = true;
+      const SharedFactorization result = rotorlin::factorize(group, options);
+      check_consistent(group, result);
+      CHECK(result.objective <= group.energy());
+      for (std::size_t i = 1; i < result.trace.size(); ++i)
+        CHECK(result.trace[i].objective <= result.trace[i - 1].objective);
+    }
   }
 }
 

@@ -128,3 +128,13 @@ TEST_CASE("What is no Gram matrix is refused", "[geopair][whitening]") {
   gram(2, 2) = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_AS(rotorlin::whiten(gram), std::domain_error);
 }
+
+TEST_CASE("The ridge grows up to the mean diagonal, whatever it began with", "[geopair][whiten]") {
+  const test::Matrix gram = test::Vector{{1, -0.31}}.asDiagonal();
+  for (const double eta : {0.0, 1e-3, 0.09, 0.5, 1.0}) {
+    CAPTURE(eta);
+    const rotorlin::Whitening whitening = rotorlin::whiten(gram, eta);
+    CHECK(whitening.eta <= 1);
+    CHECK(whitening.eta * 0.345 > 0.31);
+  }
+}

@@ -45,6 +45,7 @@ TEST_CASE("Output coding keeps its number of nonzeros, and only descends while w
   options.monotone = GENERATE(true, false);
   const rotorlin::SharedFactorization result = output_coding(problem.factors, problem.weights, options);
   CHECK(result.objective == Approx(problem.objective(result.dictionary, result.coefficients)));
+  CHECK(result.taken_back == 0);
   for (const test::Matrix& c : result.coefficients)
     CHECK((c.array() != 0).cast<int>().rowwise().sum().maxCoeff() <= options.nonzeros);
   const std::size_t first = options.monotone ? 1 : result.trace.size() - 2 * 3;
@@ -52,6 +53,36 @@ TEST_CASE("Output coding keeps its number of nonzeros, and only descends while w
     CAPTURE(i);
     CHECK(result.trace[i].objective <= result.trace[i - 1].objective * (1 + 1e-9));
   }
+}
+
+TEST_CASE("Rows in blocks descend however features oppose each other", "[geopair][output_coding]") {
+  OutputProblem problem;  // of 34 inputs: the last block has two rows, opposite
+  test::Matrix gram = test::Matrix::Identity(34, 34);
+  gram(32, 33) = gram(33, 32) = -0.99;
+  problem.factors = {rotorlin::whiten(gram, 1e-9).factor};
+  problem.weights = {test::random_matrix(34, 12, 5)};
+  FactorizationOptions options;
+  options.rank = 130;
+  options.nonzeros = 3;
+  options.iterations = 6;
+  options.monotone = true;
+  const rotorlin::SharedFactorization result = output_coding(problem.factors, problem.weights, options);
+  CHECK(result.taken_back == 0);
+  for (std::size_t i = 1; i < result.trace.size(); ++i)
+    CHECK(result.trace[i].objective <= result.trace[i - 1].objective);
+  options.tolerance = 0.5;
+  CHECK(output_coding(problem.factors, problem.weights, options).trace.size() < result.trace.size());
+}
+
+TEST_CASE("More atoms than rows in all", "[geopair][output_coding]") {
+  FactorizationOptions options;
+  options.rank = 5;
+  options.nonzeros = 2;
+  options.iterations = 4;
+  const std::vector<test::Matrix> one = {test::Matrix::Identity(2, 2)},
+                                  weight = {test::random_matrix(2, 10, 6)};
+  CHECK(output_coding(one, weight, options).objective < 1e-20);
+  CHECK_THROWS_WITH(rotorlin::output_sharing(one, weight, 5), Catch::Contains("expected 1 ... 2"));
 }
 
 TEST_CASE("With all nonzeros output coding finds the decomposition", "[geopair][output_coding]") {

@@ -135,3 +135,36 @@ TEST_CASE("Wrong shapes and counts are refused", "[geopair][sparse]") {
   CHECK_THROWS_AS(hard_thresholding_pursuit(gram, products, energies, with(1), &start),
                   std::invalid_argument);
 }
+
+TEST_CASE("Errors are true where atoms nearly depend on each other", "[geopair][sparse]") {
+  for (const double difference : {1e-3, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12}) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      Matrix atoms = random_matrix(8, 12, 400 + seed);
+      for (Index j = 1; j < 6; ++j) atoms.col(j) = atoms.col(0) + difference * atoms.col(j);
+      const Matrix y = random_matrix(8, 20, 500 + seed);
+      const Vector energies = y.colwise().squaredNorm();
+      for (const SupportSolver solver : solvers) {
+        for (const Index k : {2, 6}) {
+          CAPTURE(difference, seed, k, solver == SupportSolver::cholesky);
+          const SparseCode cold = code(atoms, y, with(k, solver));
+          const SparseCode warm = code(atoms, y, with(k, solver), &cold.coefficients);
+          for (const SparseCode* found : {&cold, &warm}) {
+            const Vector expected = errors(atoms, y, found->coefficients);
+            CHECK(((found->errors - expected).cwiseAbs().array() <= 1e-5 * energies.array()).all());
+            CHECK((expected.array() <= energies.array() * (1 + 1e-6)).all());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("The largest eigenvalue is not missed for symmetry", "[geopair][sparse]") {
+  Matrix pair(2, 2);
+  pair << 1, -0.9, -0.9, 1;
+  CHECK(rotorlin::detail::largest_eigenvalue(pair) == Approx(1.9));
+  Matrix pairs = Matrix::Zero(4, 4);
+  pairs.topLeftCorner(2, 2) = pairs.bottomRightCorner(2, 2) = pair;
+  CHECK(rotorlin::detail::largest_eigenvalue(pairs) == Approx(1.9));
+  CHECK(rotorlin::detail::largest_eigenvalue(Matrix::Zero(3, 3)) == 0);
+}

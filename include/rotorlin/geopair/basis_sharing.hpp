@@ -80,7 +80,8 @@ SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening m
 
 /// D (r x n, orthonormal rows) and C_i (d_i x r) of least sum_i |L_i (W_i - C_i D)|_F^2: D^T are the leading
 /// right singular vectors of the stack of all L_i W_i, and C_i = W_i D^T. factors: L_i, d_i x d_i; weights:
-/// W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or rank outside 1 ... n.
+/// W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or rank outside 1 ... min(n, sum_i
+/// d_i).
 template <class = void>
 SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
                              const std::vector<Matrix<double>>& weights, Index rank) {
@@ -90,7 +91,6 @@ SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
                           " weights, expected as many, >= 1");
   }
   const Index n = weights[0].cols();
-  if (rank < 1 || rank > n) detail::throw_invalid(who, ": rank = ", rank, ", expected 1 ... ", n);
   Index rows = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (weights[i].cols() != n || factors[i].rows() != weights[i].rows() ||
@@ -99,6 +99,10 @@ SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
                             detail::shape(weights[i]), ", expected d x d and d x ", n);
     }
     rows += weights[i].rows();
+  }
+  if (rank < 1 || rank > std::min(n, rows)) {
+    detail::throw_invalid(who, ": rank = ", rank, ", expected 1 ... ", std::min(n, rows), ", the smaller of ",
+                          n, " columns and ", rows, " rows in all");
   }
   Matrix<double> stack(n, rows);  // transposed
   Index first = 0;

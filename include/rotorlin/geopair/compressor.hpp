@@ -279,6 +279,7 @@ class GeoPairCompressor {
     expect("group_size", options.group_size, 0);
     expect("eta", options.eta, 0);
     expect("iterations", options.iterations, 0);
+    expect("tolerance", options.tolerance, 0);
     expect("threads", options.threads, 1);
     if (!faults.empty()) detail::throw_invalid(who, ": options: ", faults);
   }
@@ -325,7 +326,9 @@ class GeoPairCompressor {
       stage.update(g, 1);
     });
     const double budget = (1 - options.ratio) * std::accumulate(dense.begin(), dense.end(), 0.0);
-    const std::vector<double> bytes = allocate_bytes(curves, budget);
+    const std::vector<double> bytes =
+        detail::blame(detail::concatenate("one budget for all groups at ratio ", options.ratio),
+                      [&] { return allocate_bytes(curves, budget); });
     for (std::size_t g = 0; g < groups.size(); ++g) {
       groups[g].ratio = std::max(0.0, 1 - bytes[g] / dense[g]);
       if (groups[g].ratio < 1e-12) groups[g].ratio = 0;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,12 +52,16 @@ struct LayerSource {
 /// Calls f; exceptions of wrong or impossible numbers tell whose they are.
 template <class F>
 auto blame(const std::string& whom, const F& f) {
+  constexpr std::string_view prefix = "GeoPairCompressor: ";
+  const auto without_prefix = [&](std::string_view text) {
+    return text.substr(text.starts_with(prefix) ? prefix.size() : 0);
+  };
   try {
     return f();
   } catch (const std::domain_error& error) {
-    throw_domain("GeoPairCompressor: ", whom, ": ", error.what());
+    throw_domain(prefix, whom, ": ", without_prefix(error.what()));
   } catch (const std::invalid_argument& error) {
-    throw_invalid("GeoPairCompressor: ", whom, ": ", error.what());
+    throw_invalid(prefix, whom, ": ", without_prefix(error.what()));
   }
 }
 
@@ -316,9 +321,9 @@ class GroupProblem {
   }
 
   void store(Solution solution, DictionarySize size, CompressedGroup& result) const {
-    if (!all_finite(solution.dictionary)) {
+    if (!all_finite(solution.dictionary.template cast<float>())) {
       throw_domain("GeoPairCompressor: the dictionary of ", names(),
-                   " is not finite; expected weights and activations of ordinary size");
+                   " exceeds the range of float; expected weights and activations of ordinary size");
     }
     std::vector<Index> rows;
     Matrix<double> stored = std::move(solution.dictionary);

@@ -2,7 +2,8 @@
 /// \file
 /// Least squares of minimum norm, from a complete orthogonal factorisation F = Q T Z^T: Q and Z with
 /// orthonormal columns, T square and invertible. Blocked Householder QR where F has full column rank (Z = I);
-/// only where it shows none, the small factor R is factored again with pivoting.
+/// only where it shows none, the small factor R is factored again with pivoting, and what lies below 1e-10 of
+/// the largest pivot counts as dependent.
 #pragma once
 
 #include <Eigen/Core>
@@ -23,6 +24,7 @@ class LeastSquares {
   explicit LeastSquares(Matrix<double> f) : storage_(std::move(f)), qr_(storage_), rank_(storage_.cols()) {
     if (has_full_rank()) return;
     const Index rows = std::min(qr_.rows(), qr_.cols());
+    complete_.setThreshold(1e-10);
     complete_.compute(qr_.matrixQR().topRows(rows).triangularView<Eigen::Upper>().toDenseMatrix());
     rank_ = complete_.rank();
     pivoted_ = true;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/basis_sharing.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
@@ -37,17 +38,16 @@ class OutputAlternation : Descent {
  public:
   OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
                     const FactorizationOptions& options)
-      : Descent(options, {}), weights_(weights) {
-    const Index n = weights[0].cols(), spanned = std::min(options.rank, n);
+      : Descent(options, {}), factors_(factors), weights_(weights) {
+    Index rows = 0;
+    for (const Matrix<double>& weight : weights) rows += weight.rows();
+    const Index n = weights[0].cols(), spanned = std::min({options.rank, n, rows});
     d_.resize(options.rank, n);
     d_.topRows(spanned) = output_sharing(factors, weights, spanned).dictionary;
-    Index rows = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const auto factor = factors[i].triangularView<Eigen::Upper>();
       grams_.push_back(factor.transpose() * Matrix<double>(factor));
       c_.push_back(Matrix<double>::Zero(weights[i].rows(), options.rank));
-      energy_ += grams_[i].cwiseProduct(weights[i] * weights[i].transpose()).sum();
-      rows += weights[i].rows();
     }
     for (Index j = spanned; j < options.rank; ++j) {  // rows of W at equal distances
       Index row = (j - spanned) * rows / (options.rank - spanned);
@@ -55,20 +55,25 @@ class OutputAlternation : Descent {
       for (; row >= weights[i].rows(); ++i) row -= weights[i].rows();
       d_.row(j) = weights[i].row(row);
     }
+    energy_ = measure();
   }
 
   SharedFactorization run() {
     code(false);
-    evaluate(HalfStep::coefficients, false);
+    record(HalfStep::coefficients, measure());
     SharedFactorization best = point();
     for (int iteration = 0; iteration < options_.iterations; ++iteration) {
-      move_dictionary();
-      evaluate(HalfStep::dictionary, true);
+      const double before = objective_;
+      descend(HalfStep::dictionary, [&] { move_dictionary(); });
       if (objective_ < best.objective) best = point();
-      if (iteration == cold_ && cold_ > 0) restore(best);
-      code(iteration >= cold_);
-      evaluate(HalfStep::coefficients, iteration >= cold_);
-      if (options_.progress) options_.progress(iteration, objective_);
+      if (iteration < cold_) {
+        code(false);
+        record(HalfStep::coefficients, measure());
+      } else {
+        if (iteration == cold_ && cold_ > 0) restore(best);
+        descend(HalfStep::coefficients, [&] { code(true); });
+      }
+      if (finished(iteration, before)) break;
     }
     return finish(std::move(best));
   }
@@ -76,13 +81,21 @@ class OutputAlternation : Descent {
  private:
   Matrix<double> missing(std::size_t i) const { return weights_[i] - c_[i] * d_; }
 
-  void evaluate(HalfStep step, bool monotone) {
+  double measure() const {
     double objective = 0;
     for (std::size_t i = 0; i < c_.size(); ++i) {
-      const Matrix<double> error = missing(i);
-      objective += (grams_[i] * error).cwiseProduct(error).sum();
+      objective += (factors_[i].triangularView<Eigen::Upper>() * missing(i)).eval().squaredNorm();
     }
-    record(step, objective, monotone, energy_);
+    return objective;
+  }
+
+  template <class Move>
+  void descend(HalfStep step, const Move& move) {
+    const SharedFactorization before = point();
+    move();
+    double objective = measure();
+    if (taken_back(before, objective, energy_)) objective = before.objective;
+    record(step, objective);
   }
 
   /// In correction form; what no coefficient uses keeps its old value.
@@ -118,8 +131,9 @@ class OutputAlternation : Descent {
         VectorX<double> scale = g.diagonal().segment(first, rows).cwiseInverse();
         if (warm && rows > 1) {  // then G_jj is no bound: lambda_max G_jj is
           const VectorX<double> root = scale.cwiseSqrt();
-          scale /=
-              largest_eigenvalue(root.asDiagonal() * g.block(first, first, rows, rows) * root.asDiagonal());
+          const Matrix<double> block =
+              root.asDiagonal() * g.block(first, first, rows, rows) * root.asDiagonal();
+          scale /= symmetric_eigen<double>(block).values[rows - 1];
         }
         const Matrix<double> old = (c_[i].middleRows(first, rows) * d_).transpose();
         const Matrix<double> targets = old + pull.middleCols(first, rows) * scale.asDiagonal();
@@ -132,7 +146,7 @@ class OutputAlternation : Descent {
     }
   }
 
-  const std::vector<Matrix<double>>& weights_;
+  const std::vector<Matrix<double>>&factors_, &weights_;
   std::vector<Matrix<double>> grams_;
   double energy_ = 0;
 };

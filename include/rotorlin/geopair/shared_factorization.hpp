@@ -11,8 +11,8 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 #include <vector>
@@ -53,6 +53,7 @@ struct SharedFactorization {
   std::vector<Matrix<double>> coefficients;  ///< of every term: see LayerGroup::layer_coefficients
   double objective = 0;
   std::vector<TracePoint> trace;  ///< first the coefficients of the start
+  int taken_back = 0;             ///< half steps that promise to descend and that rounding kept from it
 };
 
 namespace detail {
@@ -63,7 +64,7 @@ class Descent {
   Descent(const FactorizationOptions& options, Matrix<double> start)
       : options_(options), d_(std::move(start)) {
     const bool sparse = options.nonzeros > 0 && options.nonzeros < options.rank;
-    if (sparse && !options.monotone) cold_ = 2 * options.iterations / 3;
+    if (sparse && !options.monotone) cold_ = static_cast<int>(std::int64_t{2} * options.iterations / 3);
   }
 
   PursuitOptions pursuit(bool warm) const {
@@ -74,7 +75,7 @@ class Descent {
     return options;
   }
 
-  SharedFactorization point() const { return {d_, c_, objective_, {}}; }
+  SharedFactorization point() const { return {d_, c_, objective_, {}, 0}; }
 
   void restore(const SharedFactorization& point) {
     d_ = point.dictionary;
@@ -82,19 +83,32 @@ class Descent {
     objective_ = point.objective;
   }
 
-  /// The objective after a half step; in debug builds one that promises to descend must have done so, up to
-  /// rounding. energy: the objective of nothing.
-  void record(HalfStep step, double objective, [[maybe_unused]] bool monotone,
-              [[maybe_unused]] double energy) {
-    assert(!monotone || objective <= objective_ + 1e-9 * (objective_ + 1e-6 * energy));
+  void record(HalfStep step, double objective) {
     objective_ = objective;
     trace_.push_back({step, objective});
+  }
+
+  /// Half steps that promise to descend do so up to rounding, which is all that is left to them where atoms
+  /// or coefficients depend on each other: what did not lower the objective from that of `before` is taken
+  /// back. energy: the objective of nothing. Returns whether it was.
+  bool taken_back(const SharedFactorization& before, double objective, double energy) {
+    if (objective <= before.objective) return false;
+    if (!(objective <= before.objective + 1e-9 * (before.objective + 1e-6 * energy))) ++taken_back_;
+    restore(before);
+    return true;
+  }
+
+  /// Tells the progress; whether an iteration that began at `before` won too little to go on.
+  bool finished(int iteration, double before) const {
+    if (options_.progress) options_.progress(iteration, objective_);
+    return iteration >= cold_ && options_.tolerance > 0 && before - objective_ <= options_.tolerance * before;
   }
 
   /// The better one of the best point so far and the present one, with the trace.
   SharedFactorization finish(SharedFactorization best) {
     if (!(best.objective < objective_)) best = point();
     best.trace = std::move(trace_);
+    best.taken_back = taken_back_;
     return best;
   }
 
@@ -106,6 +120,7 @@ class Descent {
 
  private:
   std::vector<TracePoint> trace_;
+  int taken_back_ = 0;
 };
 
 template <class = void>
@@ -115,56 +130,70 @@ class Alternation : Descent {
       : Descent(options, std::move(start)), group_(group), step_(group, options.gradient_steps) {}
 
   SharedFactorization run() {
-    const bool sparse = options_.nonzeros > 0 && options_.nonzeros < options_.rank;
-    if (sparse) {
-      code(false);
-      evaluate(HalfStep::coefficients, false);
-    } else {
-      solve_coefficients(false);
-    }
+    if (options_.nonzeros == 0 || options_.nonzeros == options_.rank) return run_dense();
+    code(false);
+    record(HalfStep::coefficients, measure());
     SharedFactorization best = point();
     for (int iteration = 0; iteration < options_.iterations; ++iteration) {
       const double before = objective_;
-      double decrease = 0;
-      d_ += step_.correction(c_, residuals_, &decrease);
-      if (!sparse) {
-        if (std::isfinite(decrease)) {  // the next residuals need other coefficients
-          record(HalfStep::dictionary, std::max(0.0, before - decrease), true, group_.energy());
-        } else {
-          evaluate(HalfStep::dictionary, true);
-        }
-        solve_coefficients(true);
-      } else {
-        evaluate(HalfStep::dictionary, true);
-        if (options_.ksvd) {
-          ksvd_sweep(group_, step_, d_, c_, residuals_);
-          measure(HalfStep::ksvd, true);
-        }
-        if (objective_ < best.objective) best = point();
-        if (iteration == cold_ && cold_ > 0) restore(best);
-        code(iteration >= cold_);
-        evaluate(HalfStep::coefficients, iteration >= cold_);
+      descend(HalfStep::dictionary, [&] { d_ += step_.correction(c_, residuals_); });
+      if (options_.ksvd) {
+        descend(HalfStep::ksvd, [&] { ksvd_sweep(group_, step_, d_, c_, residuals_); });
       }
-      if (options_.progress) options_.progress(iteration, objective_);
-      if (iteration >= cold_ && before - objective_ <= options_.tolerance * before && options_.tolerance > 0)
-        break;
+      if (objective_ < best.objective) best = point();
+      if (iteration < cold_) {
+        code(false);
+        record(HalfStep::coefficients, measure());
+      } else {
+        if (iteration == cold_ && cold_ > 0) restore(best);
+        descend(HalfStep::coefficients, [&] { code(true); });
+      }
+      if (finished(iteration, before)) break;
     }
-    return finish(sparse ? std::move(best) : point());
+    return finish(std::move(best));
   }
 
  private:
-  void evaluate(HalfStep step, bool monotone) {
-    residuals_ = group_.residuals(d_, c_);
-    measure(step, monotone);
+  SharedFactorization run_dense() {
+    solve_coefficients();
+    record(HalfStep::coefficients, objective_of_residuals());
+    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
+      const SharedFactorization last = point();
+      double decrease = 0;
+      d_ += step_.correction(c_, residuals_, &decrease);
+      // the objective after the dictionary step, between those before and after both, costs nothing
+      if (!std::isfinite(decrease)) decrease = last.objective - measure();
+      solve_coefficients();
+      double next = objective_of_residuals();
+      if (taken_back(last, next, group_.energy())) next = measure();
+      record(HalfStep::dictionary, std::fmax(next, std::fmin(last.objective - decrease, last.objective)));
+      record(HalfStep::coefficients, next);
+      if (finished(iteration, last.objective)) break;
+    }
+    return finish(point());
   }
 
-  void measure(HalfStep step, bool monotone) {
+  template <class Move>
+  void descend(HalfStep step, const Move& move) {
+    const SharedFactorization before = point();
+    move();
+    double objective = measure();
+    if (taken_back(before, objective, group_.energy())) objective = measure();
+    record(step, objective);
+  }
+
+  /// The objective, and the residuals that it is made of.
+  double measure() {
+    residuals_ = group_.residuals(d_, c_);
+    return objective_of_residuals();
+  }
+  double objective_of_residuals() const {
     double objective = 0;
     for (const Matrix<double>& residual : residuals_) objective += residual.squaredNorm();
-    record(step, objective, monotone, group_.energy());
+    return objective;
   }
 
-  void solve_coefficients(bool monotone) {
+  void solve_coefficients() {
     c_.clear();
     residuals_.clear();
     for (const GramTerm& term : group_.terms()) {
@@ -173,7 +202,6 @@ class Alternation : Descent {
       residuals_.push_back(term.whitened);
       residuals_.back().noalias() -= seen * c_.back();
     }
-    measure(HalfStep::coefficients, monotone);
   }
 
   void code(bool warm) {

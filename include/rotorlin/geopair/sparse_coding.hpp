@@ -63,7 +63,10 @@ void mask_largest(const Eigen::Ref<const VectorX<double>>& values, Index k, std:
 /// An estimate of the largest eigenvalue of a positive semidefinite matrix by the power method, from below.
 template <class = void>
 double largest_eigenvalue(const Matrix<double>& k) {
-  VectorX<double> v = k.rowwise().norm() + VectorX<double>::Constant(k.rows(), 1e-3);
+  VectorX<double> v = k.rowwise().norm();
+  for (Index i = 0; i < v.size(); ++i)
+    v[i] *= 1 + 0.3 * std::cos(static_cast<double>(i + 1));  // in no symmetry
+  if (!(v.norm() > 0)) return 0;
   double value = 0;
   for (int step = 0; step < 60; ++step) {
     v /= v.norm();
@@ -76,15 +79,20 @@ double largest_eigenvalue(const Matrix<double>& k) {
   return value;
 }
 
+/// Below this curvature c^T K c / |c|^2 atoms of length 1 count as dependent: their coefficients would be so
+/// large that the error is lost in rounding.
+inline constexpr double dependent_curvature = 1e-8;
+
 /// argmin c^T K c - 2 b^T c for every column b, of minimum norm where atoms (of length 1) are dependent.
 template <class = void>
 Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matrix<double>& b) {
   const Eigen::LLT<Matrix<double>> cholesky(k);
-  if (cholesky.info() == Eigen::Success && cholesky.matrixLLT().diagonal().minCoeff() > 1e-7) {
+  if (cholesky.info() == Eigen::Success &&
+      cholesky.matrixLLT().diagonal().minCoeff() > std::sqrt(dependent_curvature)) {
     return cholesky.solve(b);
   }
   Eigen::CompleteOrthogonalDecomposition<Matrix<double>> complete;
-  complete.setThreshold(1e-12);  // clear of the rounding of K itself
+  complete.setThreshold(dependent_curvature);
   return complete.compute(k).solve(b);
 }
 
@@ -123,11 +131,13 @@ PursuitPoint descend_on_supports(const Matrix<double>& k, const Matrix<double>& 
   for (int step = 0; step < steps && (energy.array() > 0).any(); ++step) {
     image.noalias() = k * direction;
     const Eigen::RowVectorXd curvature = direction.cwiseProduct(image).colwise().sum();
-    const Eigen::RowVectorXd length = (curvature.array() > 0).select(energy.array() / curvature.array(), 0);
+    const auto clear = curvature.array() > dependent_curvature * direction.colwise().squaredNorm().array();
+    energy = clear.select(energy, 0);  // the others end here
+    const Eigen::RowVectorXd length = (energy.array() > 0).select(energy.array() / curvature.array(), 0);
     at.c += direction * length.asDiagonal();
     at.image += image * length.asDiagonal();
     residual -= image.cwiseProduct(mask) * length.asDiagonal();
-    const Eigen::RowVectorXd next = residual.colwise().squaredNorm();
+    const Eigen::RowVectorXd next = (energy.array() > 0).select(residual.colwise().squaredNorm(), 0);
     const Eigen::RowVectorXd turn = (energy.array() > 0).select(next.array() / energy.array(), 0);
     direction = residual + direction * turn.asDiagonal();
     energy = next;

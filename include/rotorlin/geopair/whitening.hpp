@@ -53,7 +53,8 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
                           asymmetry, ", expected E[x x^T] (GramAccumulator makes it)");
   }
   const double clear = static_cast<double>(d) * std::numeric_limits<double>::epsilon();
-  for (double asked = eta; eta <= std::max(asked, 1.0); eta = std::max(10 * eta, 1e-15)) {
+  for (bool last = false; !last; eta = std::min(std::max(10 * eta, 1e-15), 1.0)) {
+    last = eta >= 1;
     Matrix<double> factor = gram;
     factor.diagonal().array() += eta * mean;
     const VectorX<double> diagonal = factor.diagonal();
