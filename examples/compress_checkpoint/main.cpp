@@ -144,6 +144,8 @@ Options parse(int count, char** values) {
   if (options.decompress.empty() && sources.model.empty()) arguments.fail("no model was given");
   if (options.decompress.empty() && options.out.extension() != ".safetensors")
     arguments.fail("--out: '" + options.out.string() + "' does not end in .safetensors");
+  if (std::filesystem::is_directory(options.out))
+    arguments.fail("--out: '" + options.out.string() + "' is a folder, expected a file");
   return options;
 }
 
