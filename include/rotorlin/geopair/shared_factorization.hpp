@@ -247,6 +247,77 @@ class Alternation : Descent {
   std::vector<Matrix<double>> residuals_;
 };
 
+/// Dense coefficients with two Gram matrices, in the coordinates D = P D' in which both are diagonal. There
+/// L_i P = U_i S_i with orthonormal U_i and diagonal S_i, and f = sum_i |U_i^T A_i - S_i D' C_i|^2 for A_i =
+/// L_i W_i: an iteration multiplies with neither L_i nor P.
+template <class = void>
+class DensePair : Descent {
+ public:
+  /// `pencil` diagonalises both Gram matrices and spans everything.
+  DensePair(const LayerGroup& group, const JointDiagonalization& pencil, const FactorizationOptions& options,
+            const Matrix<double>& start)
+      : Descent(options, Matrix<double>::Zero(start.rows(), start.cols())), group_(group), pencil_(pencil) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto factor = group.terms()[i].factor.triangularView<Eigen::Upper>();
+      const VectorX<double> scale = (i == 0 ? pencil.first() : pencil.second()).cwiseSqrt();
+      const Matrix<double> u = (factor * pencil.transform()) *
+                               (scale.array() > 0).select(scale.cwiseInverse(), 0).matrix().asDiagonal();
+      seen_.push_back(u.transpose() * group.terms()[i].whitened);
+      scales_.push_back(scale);
+      // P^-1 = P^T sum_i G_i / |L_i|^2, since the sum of these diagonals is one
+      d_ += scale.asDiagonal() * (u.transpose() * (factor * start)) / group.terms()[i].factor.squaredNorm();
+    }
+  }
+
+  SharedFactorization run() {
+    record(HalfStep::coefficients, solve_coefficients());
+    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
+      const SharedFactorization last = point();
+      const double decrease = move_dictionary();
+      double next = solve_coefficients();
+      if (taken_back(last, next, group_.energy())) next = solve_coefficients();
+      record(HalfStep::dictionary, std::fmax(next, std::fmin(last.objective - decrease, last.objective)));
+      record(HalfStep::coefficients, next);
+      if (finished(iteration, last.objective)) break;
+    }
+    d_ = pencil_.transform() * d_;
+    return finish(point());
+  }
+
+ private:
+  /// Returns the objective.
+  double solve_coefficients() {
+    c_.clear();
+    residuals_.clear();
+    double objective = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Matrix<double> atoms = scales_[i].asDiagonal() * d_;
+      c_.push_back(LeastSquares(atoms).solve(seen_[i]));
+      residuals_.push_back(seen_[i]);
+      residuals_[i].noalias() -= atoms * c_[i];
+      objective += residuals_[i].squaredNorm();
+    }
+    return objective;
+  }
+
+  /// Returns what that lowers the objective by, as in DictionaryStep::correction.
+  double move_dictionary() {
+    Matrix<double> s = scales_[0].asDiagonal() * (residuals_[0] * c_[0].transpose());
+    s += scales_[1].asDiagonal() * (residuals_[1] * c_[1].transpose());
+    const JointDiagonalization coefficients(c_[0].transpose(), c_[1].transpose());
+    Matrix<double> x = s * coefficients.transform();
+    divide_sylvester(pencil_, coefficients, x);
+    x = x * coefficients.transform().transpose();
+    d_ += x;
+    return s.cwiseProduct(x).sum();
+  }
+
+  const LayerGroup& group_;
+  const JointDiagonalization& pencil_;
+  std::vector<VectorX<double>> scales_;  // diagonals of S_i
+  std::vector<Matrix<double>> seen_, residuals_;
+};
+
 }  // namespace detail
 
 /// Alternates from `start` (d x rank) or, where that is null, from Basis Sharing. \throws
@@ -262,17 +333,25 @@ SharedFactorization factorize(const LayerGroup& group, const FactorizationOption
                           ", iterations = ", options.iterations,
                           ", expected rank >= 1, 0 <= nonzeros <= rank, iterations >= 0");
   }
+  Matrix<double> first;
   if (start == nullptr) {
-    return detail::Alternation(group, options,
-                               basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary)
-        .run();
-  }
-  if (start->rows() != group.inputs() || start->cols() != options.rank) {
+    first = basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary;
+  } else if (start->rows() != group.inputs() || start->cols() != options.rank) {
     detail::throw_invalid(who, ": the start is ", detail::shape(*start), ", expected ", group.inputs(), " x ",
                           options.rank);
+  } else if (!detail::all_finite(*start)) {
+    detail::throw_domain(who, ": the start has NaN or infinite entries");
+  } else {
+    first = *start;
   }
-  if (!detail::all_finite(*start)) detail::throw_domain(who, ": the start has NaN or infinite entries");
-  return detail::Alternation(group, options, *start).run();
+  const bool dense = options.nonzeros == 0 || options.nonzeros == options.rank;
+  if (dense && group.terms().size() == 2) {
+    const JointDiagonalization pencil(group.terms()[0].factor, group.terms()[1].factor);
+    if (pencil.transform().cols() == group.inputs()) {
+      return detail::DensePair(group, pencil, options, first).run();
+    }
+  }
+  return detail::Alternation(group, options, std::move(first)).run();
 }
 
 }  // namespace rotorlin

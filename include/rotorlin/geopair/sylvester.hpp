@@ -87,6 +87,23 @@ class JointDiagonalization {
   VectorX<double> first_, second_;
 };
 
+namespace detail {
+
+/// x_ij / (alpha_i a_j + beta_i b_j); zero where nothing sees the entry.
+template <class = void>
+void divide_sylvester(const JointDiagonalization& grams, const JointDiagonalization& coefficients,
+                      Matrix<double>& x) {
+  for (Index j = 0; j < x.cols(); ++j) {
+    for (Index i = 0; i < x.rows(); ++i) {
+      const double divisor =
+          grams.first()[i] * coefficients.first()[j] + grams.second()[i] * coefficients.second()[j];
+      x(i, j) = divisor > 0 ? x(i, j) / divisor : 0;
+    }
+  }
+}
+
+}  // namespace detail
+
 /// X of G_1 X B_1 + G_2 X B_2 = S (d x r), where `grams` diagonalises (L_1, L_2) and `coefficients` (C_1^T,
 /// C_2^T). X is zero on what no coefficient uses. \throws std::invalid_argument on another shape of S.
 template <class = void>
@@ -99,13 +116,7 @@ Matrix<double> solve_sylvester(const JointDiagonalization& grams, const JointDia
                           " x ", q.rows());
   }
   Matrix<double> x = p.transpose() * (s * q);
-  for (Index j = 0; j < x.cols(); ++j) {
-    for (Index i = 0; i < x.rows(); ++i) {
-      const double divisor =
-          grams.first()[i] * coefficients.first()[j] + grams.second()[i] * coefficients.second()[j];
-      x(i, j) = divisor > 0 ? x(i, j) / divisor : 0;
-    }
-  }
+  detail::divide_sylvester(grams, coefficients, x);
   return p * (x * q.transpose());
 }
 
