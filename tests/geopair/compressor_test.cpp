@@ -438,3 +438,14 @@ TEST_CASE("A compressed model comes back from its file", "[geopair][compressor]"
   CHECK(static_cast<double>(std::filesystem::file_size(folder / "model.safetensors")) <
         result.bytes + overhead);
 }
+
+TEST_CASE("The type of a layer is its name without its number", "[geopair][compressor]") {
+  using rotorlin::detail::type_of;
+  CHECK(type_of("layers.0.w1") == "layers.#.w1");
+  CHECK(type_of("layers.12.w2") == "layers.#.w2");
+  CHECK(type_of("model.layers.3.self_attn.q_proj") == "model.layers.#.self_attn.q_proj");
+  CHECK(type_of("gpt2.h.11.experts.3.fc") == "gpt2.h.#.experts.#.fc");
+  CHECK(type_of("7") == "#");
+  CHECK(type_of("layer10.w1") == "layer#.w1");
+  CHECK(type_of("head") == "head");
+}
