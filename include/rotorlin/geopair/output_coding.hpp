@@ -59,23 +59,9 @@ class OutputAlternation : Descent {
   }
 
   SharedFactorization run() {
-    code(false);
-    record(HalfStep::coefficients, measure());
-    SharedFactorization best = point();
-    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
-      const double before = objective_;
-      descend(HalfStep::dictionary, [&] { move_dictionary(); });
-      if (objective_ < best.objective) best = point();
-      if (iteration < cold_) {
-        code(false);
-        record(HalfStep::coefficients, measure());
-      } else {
-        if (iteration == cold_ && cold_ > 0) restore(best);
-        descend(HalfStep::coefficients, [&] { code(true); });
-      }
-      if (finished(iteration, before)) break;
-    }
-    return finish(std::move(best));
+    const auto measured = [this] { return measure(); };
+    return alternate([this](bool warm) { code(warm); }, measured,
+                     [&] { descend(HalfStep::dictionary, measured, [this] { move_dictionary(); }); });
   }
 
  private:
@@ -87,15 +73,6 @@ class OutputAlternation : Descent {
       objective += (factors_[i].triangularView<Eigen::Upper>() * missing(i)).eval().squaredNorm();
     }
     return objective;
-  }
-
-  template <class Move>
-  void descend(HalfStep step, const Move& move) {
-    const SharedFactorization before = point();
-    move();
-    double objective = measure();
-    if (taken_back(before, objective, energy_)) objective = before.objective;
-    record(step, objective);
   }
 
   /// In correction form; what no coefficient uses keeps its old value.
@@ -148,7 +125,6 @@ class OutputAlternation : Descent {
 
   const std::vector<Matrix<double>>&factors_, &weights_;
   std::vector<Matrix<double>> grams_;
-  double energy_ = 0;
 };
 
 }  // namespace detail

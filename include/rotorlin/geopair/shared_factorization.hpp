@@ -90,10 +90,10 @@ class Descent {
 
   /// Half steps that promise to descend do so up to rounding, which is all that is left to them where atoms
   /// or coefficients depend on each other: what did not lower the objective from that of `before` is taken
-  /// back. energy: the objective of nothing. Returns whether it was.
-  bool taken_back(const SharedFactorization& before, double objective, double energy) {
+  /// back. Returns whether it was.
+  bool taken_back(const SharedFactorization& before, double objective) {
     if (objective <= before.objective) return false;
-    if (!(objective <= before.objective + 1e-9 * (before.objective + 1e-6 * energy))) ++taken_back_;
+    if (!(objective <= before.objective + 1e-9 * (before.objective + 1e-6 * energy_))) ++taken_back_;
     restore(before);
     return true;
   }
@@ -102,6 +102,38 @@ class Descent {
   bool finished(int iteration, double before) const {
     if (options_.progress) options_.progress(iteration, objective_);
     return iteration >= cold_ && options_.tolerance > 0 && before - objective_ <= options_.tolerance * before;
+  }
+
+  template <class Measure, class Move>
+  void descend(HalfStep step, const Measure& measure, const Move& move) {
+    const SharedFactorization before = point();
+    move();
+    double objective = measure();
+    if (taken_back(before, objective)) objective = measure();
+    record(step, objective);
+  }
+
+  /// Sparse coefficients. code(warm) finds them, from nothing or from the present ones, improve() descends
+  /// from given ones, measure() returns the objective of the present point.
+  template <class Code, class Measure, class Improve>
+  SharedFactorization alternate(const Code& code, const Measure& measure, const Improve& improve) {
+    code(false);
+    record(HalfStep::coefficients, measure());
+    SharedFactorization best = point();
+    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
+      const double before = objective_;
+      improve();
+      if (objective_ < best.objective) best = point();
+      if (iteration < cold_) {
+        code(false);
+        record(HalfStep::coefficients, measure());
+      } else {
+        if (iteration == cold_ && cold_ > 0) restore(best);
+        descend(HalfStep::coefficients, measure, [&] { code(true); });
+      }
+      if (finished(iteration, before)) break;
+    }
+    return finish(std::move(best));
   }
 
   /// The better one of the best point so far and the present one, with the trace.
@@ -116,7 +148,7 @@ class Descent {
   int cold_ = 0;  // iterations that code from nothing
   Matrix<double> d_;
   std::vector<Matrix<double>> c_;
-  double objective_ = 0;
+  double objective_ = 0, energy_ = 0;  // energy_: the objective of nothing
 
  private:
   std::vector<TracePoint> trace_;
@@ -127,30 +159,20 @@ template <class = void>
 class Alternation : Descent {
  public:
   Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
-      : Descent(options, std::move(start)), group_(group), step_(group, options.gradient_steps) {}
+      : Descent(options, std::move(start)), group_(group), step_(group, options.gradient_steps) {
+    energy_ = group.energy();
+  }
 
   SharedFactorization run() {
     if (options_.nonzeros == 0 || options_.nonzeros == options_.rank) return run_dense();
-    code(false);
-    record(HalfStep::coefficients, measure());
-    SharedFactorization best = point();
-    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
-      const double before = objective_;
-      descend(HalfStep::dictionary, [&] { d_ += step_.correction(c_, residuals_); });
-      if (options_.ksvd) {
-        descend(HalfStep::ksvd, [&] { ksvd_sweep(group_, step_, d_, c_, residuals_); });
-      }
-      if (objective_ < best.objective) best = point();
-      if (iteration < cold_) {
-        code(false);
-        record(HalfStep::coefficients, measure());
-      } else {
-        if (iteration == cold_ && cold_ > 0) restore(best);
-        descend(HalfStep::coefficients, [&] { code(true); });
-      }
-      if (finished(iteration, before)) break;
-    }
-    return finish(std::move(best));
+    const auto measured = [this] { return measure(); };
+    return alternate(
+        [this](bool warm) { code(warm); }, measured,
+        [&] {
+          descend(HalfStep::dictionary, measured, [this] { d_ += step_.correction(c_, residuals_); });
+          if (!options_.ksvd) return;
+          descend(HalfStep::ksvd, measured, [this] { ksvd_sweep(group_, step_, d_, c_, residuals_); });
+        });
   }
 
  private:
@@ -165,21 +187,12 @@ class Alternation : Descent {
       if (!std::isfinite(decrease)) decrease = last.objective - measure();
       solve_coefficients();
       double next = objective_of_residuals();
-      if (taken_back(last, next, group_.energy())) next = measure();
+      if (taken_back(last, next)) next = measure();
       record(HalfStep::dictionary, std::fmax(next, std::fmin(last.objective - decrease, last.objective)));
       record(HalfStep::coefficients, next);
       if (finished(iteration, last.objective)) break;
     }
     return finish(point());
-  }
-
-  template <class Move>
-  void descend(HalfStep step, const Move& move) {
-    const SharedFactorization before = point();
-    move();
-    double objective = measure();
-    if (taken_back(before, objective, group_.energy())) objective = measure();
-    record(step, objective);
   }
 
   /// The objective, and the residuals that it is made of.
@@ -256,7 +269,8 @@ class DensePair : Descent {
   /// `pencil` diagonalises both Gram matrices and spans everything.
   DensePair(const LayerGroup& group, const JointDiagonalization& pencil, const FactorizationOptions& options,
             const Matrix<double>& start)
-      : Descent(options, Matrix<double>::Zero(start.rows(), start.cols())), group_(group), pencil_(pencil) {
+      : Descent(options, Matrix<double>::Zero(start.rows(), start.cols())), pencil_(pencil) {
+    energy_ = group.energy();
     for (std::size_t i = 0; i < 2; ++i) {
       const auto factor = group.terms()[i].factor.triangularView<Eigen::Upper>();
       const VectorX<double> scale = (i == 0 ? pencil.first() : pencil.second()).cwiseSqrt();
@@ -275,7 +289,7 @@ class DensePair : Descent {
       const SharedFactorization last = point();
       const double decrease = move_dictionary();
       double next = solve_coefficients();
-      if (taken_back(last, next, group_.energy())) next = solve_coefficients();
+      if (taken_back(last, next)) next = solve_coefficients();
       record(HalfStep::dictionary, std::fmax(next, std::fmin(last.objective - decrease, last.objective)));
       record(HalfStep::coefficients, next);
       if (finished(iteration, last.objective)) break;
@@ -312,7 +326,6 @@ class DensePair : Descent {
     return s.cwiseProduct(x).sum();
   }
 
-  const LayerGroup& group_;
   const JointDiagonalization& pencil_;
   std::vector<VectorX<double>> scales_;  // diagonals of S_i
   std::vector<Matrix<double>> seen_, residuals_;
