@@ -189,3 +189,80 @@ TEST_CASE("large algebras: Cl(8), Cl(12), Cl(14)") {
   const Vector<float, 14> x = Vector<float, 14>::basis(14), y = Vector<float, 14>::basis(1);
   CHECK(((x ^ y) * x) == Multivector<float, 14>(y) * -1.0f);
 }
+
+namespace {
+
+/// x op= x[i], against the same with a copy of x[i].
+template <class E>
+void check_scalar_operand_inside(E x) {
+  for (Index i = 0; i < x.size(); ++i) x[i] = typename E::Scalar(static_cast<double>(2 + 2 * i));
+  for (Index i = 0; i < x.size(); ++i) {
+    const typename E::Scalar factor = x[i];
+    E product = x, quotient = x;
+    product *= product[i];
+    CHECK(product == x * factor);
+    quotient /= quotient[i];
+    CHECK(quotient == x / factor);
+    CHECK(quotient[i] == typename E::Scalar(1));
+  }
+}
+
+template <class E>
+void check_element_operand_is_left_side(E x) {
+  for (Index i = 0; i < x.size(); ++i) x[i] = typename E::Scalar(static_cast<double>(1 + i));
+  const E copy = x;
+  const auto square = copy * E(copy);
+  E y = x;
+  const E& self = y;
+  y += self;
+  CHECK(y == copy * typename E::Scalar(2));
+  y = x;
+  y -= self;
+  CHECK(y == copy * typename E::Scalar(0));
+  y = x;
+  y = y.reversed();
+  CHECK(y == ~copy);
+  y = x;
+  y = y.template projected<E>();
+  CHECK(y == copy);
+  if constexpr (std::is_same_v<decltype(square), const E>) {
+    y = x;
+    y = y * y;
+    CHECK(y == square);
+  }
+  y = x;
+  y = self;
+  CHECK(y == copy);
+}
+
+template <class Scalar, int P, int Q = 0, int R = 0>
+void check_operands_inside(const Signature<P, Q, R>& algebra) {
+  check_scalar_operand_inside(Vector<Scalar, P, Q, R>(algebra));
+  check_scalar_operand_inside(Bivector<Scalar, P, Q, R>(algebra));
+  check_scalar_operand_inside(Rotor<Scalar, P, Q, R>(algebra));
+  check_scalar_operand_inside(Multivector<Scalar, P, Q, R>(algebra));
+  check_element_operand_is_left_side(Vector<Scalar, P, Q, R>(algebra));
+  check_element_operand_is_left_side(Bivector<Scalar, P, Q, R>(algebra));
+  check_element_operand_is_left_side(Rotor<Scalar, P, Q, R>(algebra));
+  check_element_operand_is_left_side(Multivector<Scalar, P, Q, R>(algebra));
+}
+
+}  // namespace
+
+TEST_CASE("Operands that live inside the left side") {
+  Vector<double, 3> x{2, 4, 6};
+  x /= x[0];
+  CHECK(x == Vector<double, 3>{1, 2, 3});
+  check_operands_inside<double>(Signature<3>());
+  check_operands_inside<float>(Signature<3, 0, 1>());
+  check_operands_inside<double>(Signature<Dynamic>(4));
+  check_operands_inside<float>(Signature<Dynamic>(9));
+  check_operands_inside<long double>(Signature<Dynamic, Dynamic, Dynamic>(2, 1, 1));
+
+  using Dual = Eigen::AutoDiffScalar<Eigen::Vector2d>;
+  Vector<Dual, 2> dual{Dual(2, 2, 0), Dual(6, 2, 1)};
+  dual /= dual[0];  // 1 and b / a
+  CHECK(dual[0].derivatives().norm() == 0);
+  CHECK(dual[1].value() == 3);
+  CHECK(dual[1].derivatives() == Eigen::Vector2d(-1.5, 0.5));
+}

@@ -210,11 +210,13 @@ class Element : public ElementTag {
     return derived();
   }
   Derived& operator*=(const Scalar& factor) {
-    for (Index i = 0; i < size(); ++i) coeffs_[i] *= factor;
+    const Scalar copy = factor;  // it may be one of the coefficients
+    for (Index i = 0; i < size(); ++i) coeffs_[i] *= copy;
     return derived();
   }
   Derived& operator/=(const Scalar& divisor) {
-    for (Index i = 0; i < size(); ++i) coeffs_[i] /= divisor;
+    const Scalar copy = divisor;
+    for (Index i = 0; i < size(); ++i) coeffs_[i] /= copy;
     return derived();
   }
   friend Derived operator+(Derived a, const Derived& b) { return std::move(a += b); }
