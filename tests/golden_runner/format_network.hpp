@@ -90,9 +90,9 @@ void check_kernel(const json& file, const RotorNetworkOptions& options, Report& 
   }
   const json& config = file["config"];
   const Matrix<S> x = batch<S>(file.at("x")), target = batch<S>(file.at("target"));
-  RotorNetwork<S> network =
-      rotor_network_from_state_dict<S>(state, setting<Index>(config, "input_dim", x.rows()),
-                                       setting<Index>(config, "output_dim", target.rows()), options);
+  RotorNetwork<S> network = rotor_network_from_state_dict<S>(
+      state, setting<Index>(config, "input_dim", x.rows()),
+      setting<Index>(config, "output_dim", target.rows()), options, CheckpointConvention::sandwich);
   typename RotorNetwork<S>::Workspace workspace;
   Matrix<S> y(network.out_features(), x.cols()), grad_x(x.rows(), x.cols());
   network.forward(x, y, workspace);
@@ -109,7 +109,7 @@ void check_kernel(const json& file, const RotorNetworkOptions& options, Report& 
     report.compare("grad_x", grad_x, batch<double>(file["grad_x"]), gradient_tolerance);
   if (!file.contains("gradients_of_half_sq")) return;
   std::size_t found = 0;
-  for (const auto& entry : rotorlin::detail::state_entries(network, Orientation::sandwich)) {
+  for (const auto& entry : rotorlin::detail::state_entries(network, CheckpointConvention::sandwich)) {
     if (!file["gradients_of_half_sq"].contains(entry.name)) continue;
     const VectorX<double> expected = tensor(file["gradients_of_half_sq"][entry.name]).values;
     report.compare("gradient of " + entry.name, network.gradients().segment(entry.offset, expected.size()),

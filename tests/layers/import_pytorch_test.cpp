@@ -24,7 +24,7 @@ RotorNetworkOptions options() {
 }
 
 RotorNetwork<double> import(const StateDict& state, RotorNetworkOptions o = options()) {
-  return rotor_network_from_state_dict<double>(state, 12, 10, o);
+  return rotor_network_from_state_dict<double>(state, 12, 10, o, CheckpointConvention::sandwich);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("A network goes to the authors' names and back, through a file") {
   o.use_permutations = o.normalize = variant != 2;
   RotorNetwork<double> network(12, 10, o);
   network.parameters() += 0.1 * random_matrix<double>(network.num_parameters(), 1, 2);
-  StateDict state = to_state_dict(network);
+  StateDict state = to_state_dict(network, CheckpointConvention::sandwich);
   CHECK(state.count("layers.0.0.bivectors_left") == 1);
   CHECK(state.count("layers.1.branches.1.0.bivectors_right") == (o.single_rotor ? 0 : 1));
   CHECK(state.count("layers.1.alphas") == 1);
@@ -69,16 +69,19 @@ TEST_CASE("A network goes to the authors' names and back, through a file") {
   writer.write(folder / "checkpoint");
   o.hidden = o.use_permutations ? 0 : 8;
   const StateDict read = read_state_dict(SafetensorsFile(folder / "checkpoint"), "net.");
-  const RotorNetwork<double> again = rotor_network_from_state_dict<double>(read, 12, 10, o);
+  const RotorNetwork<double> again =
+      rotor_network_from_state_dict<double>(read, 12, 10, o, CheckpointConvention::sandwich);
   CHECK(again.parameters() == network.parameters());
   const Matrix<double> x = random_matrix<double>(12, 3, 1);
   CHECK(again.forward(x) == network.forward(x));
-  CHECK_THROWS_WITH(import_rotor_network<double>(folder / "checkpoint", 12, 10, o),
-                    Contains("layers.0.0.bivectors_left") && Contains("missing"));
+  CHECK_THROWS_WITH(
+      import_rotor_network<double>(folder / "checkpoint", 12, 10, o, CheckpointConvention::sandwich),
+      Contains("layers.0.0.bivectors_left") && Contains("missing"));
 }
 
 TEST_CASE("Checkpoints that do not fit are refused by the name of the tensor") {
-  const StateDict good = to_state_dict(RotorNetwork<double>(12, 10, options()));
+  const StateDict good =
+      to_state_dict(RotorNetwork<double>(12, 10, options()), CheckpointConvention::sandwich);
   CHECK_NOTHROW(import(good));
   for (const auto& [name, tensor] : good) {
     CAPTURE(name);
@@ -117,7 +120,7 @@ TEST_CASE("Checkpoints that do not fit are refused by the name of the tensor") {
   CHECK_THROWS_AS(import(good, o), std::invalid_argument);
 }
 
-TEST_CASE("A rotor layer goes to the authors' names and back; orientations negate the bivectors") {
+TEST_CASE("A rotor layer goes to the authors' names and back; conventions negate the bivectors") {
   for (const bool one_chunk : {true, false}) {
     RotorLinearOptions o;
     o.chunk = 8;
@@ -127,22 +130,144 @@ TEST_CASE("A rotor layer goes to the authors' names and back; orientations negat
     layer.bias() = random_matrix<float>(8, 1, 2);
     layer.alpha().setConstant(1.5f);
     o.bias_inside_alpha = false;  // the importer's business
-    const StateDict state = to_state_dict(layer);
-    const RotorLinear<float> again = rotor_linear_from_state_dict<float>(state, in, 8, o);
+    const StateDict state = to_state_dict(layer, CheckpointConvention::sandwich);
+    const RotorLinear<float> again =
+        rotor_linear_from_state_dict<float>(state, in, 8, o, CheckpointConvention::sandwich);
     CHECK(again.parameters() == layer.parameters());
     CHECK(again.options().bias_inside_alpha == one_chunk);
     const Matrix<float> x = random_matrix<float>(in, 2, 1);
     CHECK(again.forward(x) == layer.forward(x));
     const auto reversed =
-        rotor_linear_from_state_dict<float>(state, in, 8, o, Orientation::reversed_single_chunk);
+        rotor_linear_from_state_dict<float>(state, in, 8, o, CheckpointConvention::reversed_single_chunk);
     CHECK(reversed.bivectors_left() == (one_chunk ? -1.0f : 1.0f) * layer.bivectors_left());
     CHECK(reversed.alpha() == layer.alpha());
     if (one_chunk)  // r~ x s is the transpose of r x s~
       CHECK(relative_difference(reversed.to_dense(), layer.to_dense().transpose()) < 1e-5);
     o.bias = false;
-    CHECK_THROWS_WITH(rotor_linear_from_state_dict<float>(state, in, 8, o),
+    CHECK_THROWS_WITH(rotor_linear_from_state_dict<float>(state, in, 8, o, CheckpointConvention::sandwich),
                       Contains("bias") && Contains("unknown"));
   }
+}
+
+namespace {
+
+constexpr CheckpointConvention conventions[] = {
+    CheckpointConvention::sandwich, CheckpointConvention::reversed_single_chunk,
+    CheckpointConvention::reversed_multi_chunk, CheckpointConvention::reversed};
+
+StateTensor state_tensor(const Matrix<double>& batch) {  // PyTorch's batch x features
+  return {{batch.cols(), batch.rows()}, batch.reshaped()};
+}
+
+}  // namespace
+
+TEST_CASE("Without a convention or a sample an import is refused, not guessed") {
+  const RotorNetwork<double> network(12, 10, options());
+  const StateDict state = to_state_dict(network, CheckpointConvention::sandwich);
+  CHECK_THROWS_WITH(rotor_network_from_state_dict<double>(state, 12, 10, options()),
+                    Contains("CheckpointConvention") && Contains("CheckpointSample"));
+  const RotorLinear<float> layer(8, 8);
+  CHECK_THROWS_WITH(rotor_linear_from_state_dict<float>(to_state_dict(layer, conventions[0]), 8, 8, {}),
+                    Contains("CheckpointConvention") && Contains("CheckpointSample"));
+  CHECK_THROWS_WITH(rotor_linear_from_state_dict<float>(to_state_dict(layer, conventions[0]), 8, 8, {},
+                                                        static_cast<CheckpointConvention>(7)),
+                    Contains("7"));
+  CHECK_THROWS_WITH(to_state_dict(layer, static_cast<CheckpointConvention>(-1)), Contains("-1"));
+}
+
+TEST_CASE("The convention is found by a sample of the original network's output") {
+  // 12 -> 8 and 8 -> 10 are of several chunks, 8 -> 8 in the middle of one: each convention is another
+  // network.
+  for (const bool single : {false, true}) {
+    auto o = options();
+    o.single_rotor = single;
+    RotorNetwork<double> network(12, 10, o);
+    network.parameters() += 0.3 * random_matrix<double>(network.num_parameters(), 1, 2);
+    CheckpointSample sample;
+    sample.x = random_matrix<double>(12, 5, 3);
+    sample.y = network.forward(sample.x);
+    const Matrix<double> x = random_matrix<double>(12, 3, 4);
+    for (const CheckpointConvention written : conventions) {
+      CAPTURE(single, to_string(written));
+      StateDict state = to_state_dict(network, written);
+      const auto found = rotor_network_from_state_dict<double>(state, 12, 10, o, sample);
+      CHECK(found.parameters() == network.parameters());
+      const auto in_float = rotor_network_from_state_dict<float>(state, 12, 10, o, sample);
+      CHECK(relative_difference(in_float.forward(x.cast<float>()).cast<double>(), network.forward(x)) < 1e-5);
+      for (const CheckpointConvention named : conventions) {
+        const ConventionSource both(named, sample);
+        if (named == written) {
+          CHECK(rotor_network_from_state_dict<double>(state, 12, 10, o, both).parameters() ==
+                network.parameters());
+        } else {
+          CHECK_THROWS_WITH(rotor_network_from_state_dict<double>(state, 12, 10, o, both),
+                            Contains("not reproduced") && Contains(to_string(named)));
+          CHECK(relative_difference(rotor_network_from_state_dict<double>(state, 12, 10, o, named).forward(x),
+                                    network.forward(x)) > 0.1);
+        }
+      }
+      // ... that the checkpoint holds itself
+      state["sample_input"] = state_tensor(sample.x);
+      state["sample_output"] = state_tensor(sample.y);
+      CHECK(rotor_network_from_state_dict<double>(state, 12, 10, o).parameters() == network.parameters());
+      if (written != conventions[0])
+        CHECK_THROWS_WITH(rotor_network_from_state_dict<double>(state, 12, 10, o, conventions[0]),
+                          Contains("not reproduced"));
+      state.erase("sample_output");
+      CHECK_THROWS_WITH(rotor_network_from_state_dict<double>(state, 12, 10, o), Contains("sample_output"));
+    }
+  }
+}
+
+TEST_CASE("Layers of one chunk alone know two conventions; a rotor of nothing knows one") {
+  RotorLinear<double> layer(8, 8);
+  layer.bivectors_left() = 0.5 * random_matrix<double>(layer.bivectors_left().rows(), 1, 1);
+  layer.bivectors_right() = 0.5 * random_matrix<double>(layer.bivectors_left().rows(), 1, 2);
+  CheckpointSample sample;
+  sample.x = random_matrix<double>(8, 4, 3);
+  sample.y = layer.forward(sample.x);
+  for (const CheckpointConvention written : conventions) {
+    CHECK(
+        rotor_linear_from_state_dict<double>(to_state_dict(layer, written), 8, 8, {}, sample).parameters() ==
+        layer.parameters());
+  }
+  layer.bivectors_left().setZero();
+  layer.bivectors_right().setZero();
+  sample.y = layer.forward(sample.x);
+  CHECK(rotor_linear_from_state_dict<double>(to_state_dict(layer, conventions[0]), 8, 8, {}, sample)
+            .parameters() == layer.parameters());
+}
+
+TEST_CASE("Samples that decide nothing, or fit nothing, are refused") {
+  RotorNetwork<double> network(12, 10, options());
+  const StateDict state = to_state_dict(network, CheckpointConvention::reversed_single_chunk);
+  CheckpointSample sample;
+  sample.x = random_matrix<double>(12, 5, 3);
+  sample.y = network.forward(sample.x);
+  const auto import_with = [&](const CheckpointSample& s) {
+    return rotor_network_from_state_dict<double>(state, 12, 10, options(), s);
+  };
+  CHECK_NOTHROW(import_with(sample));
+  CheckpointSample other = sample;
+  other.x = sample.x.transpose();
+  CHECK_THROWS_WITH(import_with(other), Contains("5 x 12") && Contains("12 x batch"));
+  other = sample;
+  other.x.resize(12, 0);
+  other.y.resize(10, 0);
+  CHECK_THROWS_AS(import_with(other), std::invalid_argument);
+  other = sample;
+  other.y.setZero();
+  CHECK_THROWS_WITH(import_with(other), Contains("zero"));
+  other.y(0, 0) = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(import_with(other), std::domain_error);
+  other = sample;
+  other.y = random_matrix<double>(10, 5, 9);
+  CHECK_THROWS_WITH(import_with(other), Contains("not reproduced") && Contains("options"));
+  other = sample;
+  other.tolerance = 100;  // all pass: the smallest error counts
+  CHECK(import_with(other).parameters() == network.parameters());
+  other.y = 100 * random_matrix<double>(10, 5, 9);
+  CHECK_THROWS_WITH(import_with(other), Contains("apart"));
 }
 
 TEST_CASE("Consecutive rotor layers merge into one") {

@@ -26,26 +26,12 @@
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/io/safetensors.hpp"
+#include "rotorlin/layers/checkpoint_convention.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
+#include "rotorlin/layers/state_dict.hpp"
 
 namespace rotorlin {
-
-/// A tensor of a state_dict, row-major.
-struct StateTensor {
-  std::vector<Index> shape;
-  VectorX<double> values;
-};
-using StateDict = std::map<std::string, StateTensor>;
-
-/// Which map a checkpoint means by its bivectors. The authors' code has two paths, for layers of one input
-/// and one output chunk and for all others, of which one multiplies by the transposed matrix: there the map
-/// is r~ x s, which is the sandwich with both bivectors negated.
-enum class Orientation {
-  sandwich,               ///< r x s~ everywhere, as the reference vectors have it
-  reversed_single_chunk,  ///< r~ x s where there is one input and one output chunk
-  reversed_multi_chunk,   ///< r~ x s everywhere else
-};
 
 namespace detail {
 
@@ -63,11 +49,9 @@ inline std::string name_under(const std::string& prefix, const std::string& name
 
 template <class S>
 void add_rotor_entries(const RotorLinear<S>& rotor, const std::string& prefix, Index offset,
-                       Orientation orientation, std::vector<StateEntry>& entries) {
+                       CheckpointConvention convention, std::vector<StateEntry>& entries) {
   const bool single_chunk = rotor.options().in_chunks == 1 && rotor.options().out_chunks == 1;
-  const Orientation reversed =
-      single_chunk ? Orientation::reversed_single_chunk : Orientation::reversed_multi_chunk;
-  const double sign = orientation == reversed ? -1 : 1;
+  const double sign = is_reversed(convention, single_chunk) ? -1 : 1;
   const Index pairs = rotor.num_pairs(), size = rotor.bivector_size();
   entries.push_back({name_under(prefix, "bivectors_left"), {pairs, size}, offset, sign});
   if (!rotor.options().single_rotor) {
@@ -106,12 +90,12 @@ std::string prelu_name(const RotorNetwork<S>& network, Index rotor) {
 
 /// All parameters of a network, each once.
 template <class S>
-std::vector<StateEntry> state_entries(const RotorNetwork<S>& network, Orientation orientation) {
+std::vector<StateEntry> state_entries(const RotorNetwork<S>& network, CheckpointConvention convention) {
   std::vector<StateEntry> entries;
   const S* first = network.parameters().data();
   for (Index i = 0; i < network.num_rotors(); ++i) {
     add_rotor_entries(network.rotor(i), branch_name(network, i) + ".0",
-                      network.rotor_parameters(i).data() - first, orientation, entries);
+                      network.rotor_parameters(i).data() - first, convention, entries);
   }
   const Index width = network.options().width;
   const auto weights = network.branch_weights();
@@ -127,9 +111,9 @@ std::vector<StateEntry> state_entries(const RotorNetwork<S>& network, Orientatio
 }
 
 template <class S>
-std::vector<StateEntry> state_entries(const RotorLinear<S>& layer, Orientation orientation) {
+std::vector<StateEntry> state_entries(const RotorLinear<S>& layer, CheckpointConvention convention) {
   std::vector<StateEntry> entries;
-  add_rotor_entries(layer, "", 0, orientation, entries);
+  add_rotor_entries(layer, "", 0, convention, entries);
   return entries;
 }
 
@@ -180,6 +164,7 @@ class StateReader {
 
   void expect_nothing_left() const {
     for (const auto& [name, tensor] : state_) {
+      if (name == sample_input_name || name == sample_output_name) continue;
       if (taken_.count(name) == 0) {
         throw_invalid(who_, ": tensor '", name, "' of shape ", shape(tensor.shape),
                       " is unknown to a layer of these options");
@@ -205,65 +190,37 @@ StateDict state_of(const L& layer, const std::vector<StateEntry>& entries) {
   return state;
 }
 
-}  // namespace detail
-
-/// The tensors of a file whose names begin with `prefix`, without it. Floating-point and integer values.
-/// \throws std::runtime_error for other types.
-inline StateDict read_state_dict(const SafetensorsFile& file, const std::string& prefix = "") {
-  StateDict state;
-  for (const TensorInfo& tensor : file.tensors()) {
-    if (!tensor.name.starts_with(prefix)) continue;
-    StateTensor& entry = state[tensor.name.substr(prefix.size())];
-    entry.shape = tensor.shape;
-    if (tensor.dtype == DType::i64) {
-      entry.values = file.vector<std::int64_t>(tensor.name).template cast<double>();
-    } else if (tensor.dtype == DType::i32) {
-      entry.values = file.vector<std::int32_t>(tensor.name).template cast<double>();
-    } else {
-      entry.values = file.vector<double>(tensor.name);
-    }
-  }
-  return state;
-}
-
-/// A network with the parameters and permutations of a checkpoint. `options.hidden` may be 0 where there are
-/// permutations, which tell it; the seed is not used. \throws std::invalid_argument naming the tensor where
-/// one is missing, of a wrong shape, not a permutation, or unknown to a network of these options;
-/// std::domain_error where a value is NaN or infinite.
 template <class S>
-RotorNetwork<S> rotor_network_from_state_dict(const StateDict& state, Index in, Index out,
-                                              RotorNetworkOptions options,
-                                              Orientation orientation = Orientation::sandwich) {
-  constexpr const char* who = "rotor_network_from_state_dict";
-  detail::StateReader reader(state, who);
+RotorNetwork<S> network_by(const char* who, const StateDict& state, Index in, Index out,
+                           RotorNetworkOptions options, CheckpointConvention convention) {
+  StateReader reader(state, who);
   const auto first = state.find("layers.0.1.perm");
   if (options.hidden == 0 && options.use_permutations && first != state.end())
     options.hidden = first->second.values.size();
   RotorNetwork<S> network(in, out, options);
-  reader.take_parameters(network, detail::state_entries(network, orientation));
+  reader.take_parameters(network, state_entries(network, convention));
   for (Index i = 0; i < network.num_rotors(); ++i) {
-    reader.take_count(detail::branch_name(network, i) + ".0.count", network.rotor(i));
+    reader.take_count(branch_name(network, i) + ".0.count", network.rotor(i));
     if (i >= network.output_rotor()) continue;
     if (options.use_permutations) {
-      const std::string name = detail::permutation_name(network, i);
+      const std::string name = permutation_name(network, i);
       const VectorX<double>& values = reader.take(name, {network.hidden_features()});
       typename RotorNetwork<S>::Permutation permutation;
       for (const double value : values) {
         if (value != std::floor(value) || value < 0 || value >= static_cast<double>(values.size())) {
-          detail::throw_invalid(who, ": tensor '", name, "' has the entry ", value, ", expected 0 to ",
-                                values.size() - 1, ", each once");
+          throw_invalid(who, ": tensor '", name, "' has the entry ", value, ", expected 0 to ",
+                        values.size() - 1, ", each once");
         }
         permutation.push_back(static_cast<std::int32_t>(value));
       }
       network.set_permutation(i, std::move(permutation));
     }
-    const std::string again = detail::prelu_name(network, i);
+    const std::string again = prelu_name(network, i);
     if (options.activation == Activation::prelu && i > 0 && reader.contains(again)) {
       const double value = reader.take(again, {1})[0];
       if (static_cast<S>(value) != network.prelu_weight()) {
-        detail::throw_invalid(who, ": tensor '", again, "' is ", value, ", but '",
-                              detail::prelu_name(network, 0), "' is ", network.prelu_weight(),
-                              "; the weight of prelu is one for the whole network");
+        throw_invalid(who, ": tensor '", again, "' is ", value, ", but '", prelu_name(network, 0), "' is ",
+                      network.prelu_weight(), "; the weight of prelu is one for the whole network");
       }
     }
   }
@@ -271,13 +228,9 @@ RotorNetwork<S> rotor_network_from_state_dict(const StateDict& state, Index in, 
   return network;
 }
 
-/// A rotor layer with the parameters of a checkpoint, with a bias where `options.bias` says so; for one input
-/// and one output chunk that bias is inside alpha, as the authors have it. \throws as
-/// rotor_network_from_state_dict.
 template <class S>
-RotorLinear<S> rotor_linear_from_state_dict(const StateDict& state, Index in, Index out,
-                                            RotorLinearOptions options,
-                                            Orientation orientation = Orientation::sandwich) {
+RotorLinear<S> linear_by(const char* who, const StateDict& state, Index in, Index out,
+                         RotorLinearOptions options, CheckpointConvention convention) {
   {
     RotorLinearOptions shape = options;
     shape.bias = false;
@@ -286,33 +239,62 @@ RotorLinear<S> rotor_linear_from_state_dict(const StateDict& state, Index in, In
         options.bias && complete.options().in_chunks == 1 && complete.options().out_chunks == 1;
   }
   RotorLinear<S> layer(in, out, options);
-  detail::StateReader reader(state, "rotor_linear_from_state_dict");
-  reader.take_parameters(layer, detail::state_entries(layer, orientation));
+  StateReader reader(state, who);
+  reader.take_parameters(layer, state_entries(layer, convention));
   reader.take_count("count", layer);
   reader.expect_nothing_left();
   return layer;
 }
 
-/// `import_rotor_network<float>(path, 2048, 2048, options)`: the same from a safetensors file.
+}  // namespace detail
+
+/// A network with the parameters and permutations of a checkpoint, by the convention that `source` tells
+/// (a CheckpointConvention, a CheckpointSample, or nothing where the checkpoint holds a sample).
+/// `options.hidden` may be 0 where there are permutations, which tell it; the seed is not used.
+/// \throws std::invalid_argument naming the tensor where one is missing, of a wrong shape, not a permutation,
+/// or unknown to a network of these options; where the convention is not known, or a sample not reproduced or
+/// reproduced by several; std::domain_error where a value is NaN or infinite.
+template <class S>
+RotorNetwork<S> rotor_network_from_state_dict(const StateDict& state, Index in, Index out,
+                                              const RotorNetworkOptions& options,
+                                              const ConventionSource& source = {}) {
+  constexpr const char* who = "rotor_network_from_state_dict";
+  return detail::by_convention(who, state, source, in, out, [&](CheckpointConvention convention) {
+    return detail::network_by<S>(who, state, in, out, options, convention);
+  });
+}
+
+/// A rotor layer with the parameters of a checkpoint, with a bias where `options.bias` says so; for one input
+/// and one output chunk that bias is inside alpha, as the authors have it. \throws as
+/// rotor_network_from_state_dict.
+template <class S>
+RotorLinear<S> rotor_linear_from_state_dict(const StateDict& state, Index in, Index out,
+                                            const RotorLinearOptions& options,
+                                            const ConventionSource& source = {}) {
+  constexpr const char* who = "rotor_linear_from_state_dict";
+  return detail::by_convention(who, state, source, in, out, [&](CheckpointConvention convention) {
+    return detail::linear_by<S>(who, state, in, out, options, convention);
+  });
+}
+
+/// `import_rotor_network<float>(path, 2048, 512, options, CheckpointConvention::reversed_multi_chunk)`: the
+/// same from a safetensors file.
 template <class S>
 RotorNetwork<S> import_rotor_network(const std::filesystem::path& path, Index in, Index out,
                                      const RotorNetworkOptions& options,
-                                     Orientation orientation = Orientation::sandwich) {
-  return rotor_network_from_state_dict<S>(read_state_dict(SafetensorsFile(path)), in, out, options,
-                                          orientation);
+                                     const ConventionSource& source = {}) {
+  return rotor_network_from_state_dict<S>(read_state_dict(SafetensorsFile(path)), in, out, options, source);
 }
 template <class S>
 RotorLinear<S> import_rotor_linear(const std::filesystem::path& path, Index in, Index out,
-                                   const RotorLinearOptions& options,
-                                   Orientation orientation = Orientation::sandwich) {
-  return rotor_linear_from_state_dict<S>(read_state_dict(SafetensorsFile(path)), in, out, options,
-                                         orientation);
+                                   const RotorLinearOptions& options, const ConventionSource& source = {}) {
+  return rotor_linear_from_state_dict<S>(read_state_dict(SafetensorsFile(path)), in, out, options, source);
 }
 
 /// The way back: what the authors' modules would hold.
 template <class S>
-StateDict to_state_dict(const RotorNetwork<S>& network, Orientation orientation = Orientation::sandwich) {
-  StateDict state = detail::state_of(network, detail::state_entries(network, orientation));
+StateDict to_state_dict(const RotorNetwork<S>& network, CheckpointConvention convention) {
+  StateDict state = detail::state_of(network, detail::state_entries(network, convention));
   for (Index i = 0; network.options().use_permutations && i < network.output_rotor(); ++i) {
     const auto& permutation = network.permutation(i);
     const Eigen::Map<const VectorX<std::int32_t>> values(permutation.data(), network.hidden_features());
@@ -322,8 +304,8 @@ StateDict to_state_dict(const RotorNetwork<S>& network, Orientation orientation 
   return state;
 }
 template <class S>
-StateDict to_state_dict(const RotorLinear<S>& layer, Orientation orientation = Orientation::sandwich) {
-  return detail::state_of(layer, detail::state_entries(layer, orientation));
+StateDict to_state_dict(const RotorLinear<S>& layer, CheckpointConvention convention) {
+  return detail::state_of(layer, detail::state_entries(layer, convention));
 }
 
 }  // namespace rotorlin
