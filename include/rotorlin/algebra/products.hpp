@@ -330,43 +330,6 @@ requires(A::part != B::part) auto operator-(const A& a, const B& b) {
   return Sum(a) - Sum(b);
 }
 
-/// The inverse v~ / <v v~>_0 of a versor: a product of vectors, and thus of scalars, vectors, blades and
-/// rotors.
-/// \throws std::invalid_argument where v v~ is not a scalar, or is zero.
-template <AlgebraElement A>
-A inverse(const A& versor) {
-  using std::abs;
-  using Scalar = typename A::Scalar;
-  Scalar largest(0), rest(0);
-  for (Index i = 0; i < versor.size(); ++i) {
-    const Scalar magnitude = abs(versor[i]);
-    if (largest < magnitude) largest = magnitude;
-  }
-  if (!(largest > Scalar(0))) {
-    detail::throw_invalid("inverse: the element of ", versor.signature(),
-                          " is not invertible, it is zero or has coefficients that are NaN");
-  }
-  const A scaled = versor / largest;  // its square neither overflows nor vanishes
-  const A reversed = scaled.reversed();
-  const auto square = scaled * reversed;
-  const Scalar norm = square.scalar_part();
-  for (Index i = 1; i < square.size(); ++i) {
-    const Scalar magnitude = abs(square[i]);
-    if (rest < magnitude) rest = magnitude;
-  }
-  const Scalar noise = Scalar(1024) * Eigen::NumTraits<Scalar>::epsilon();
-  const Scalar magnitude = abs(norm);
-  if (!(magnitude > noise)) {
-    detail::throw_invalid("inverse: the element of ", versor.signature(), " is not invertible, v v~ = ", norm,
-                          " where its largest coefficient is made 1");
-  }
-  if (!(rest <= noise)) {
-    detail::throw_invalid("inverse: the element of ", versor.signature(), " is not a versor: v v~ = ", norm,
-                          " + other grades up to ", rest, " where its largest coefficient is made 1");
-  }
-  return reversed / norm / largest;
-}
-
 /// a I, where I = e_12...n: the inverse of `dual`.
 /// \throws std::invalid_argument in degenerate algebras (r > 0), where I has no inverse: use `complement`.
 template <AlgebraElement A>

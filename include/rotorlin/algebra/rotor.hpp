@@ -15,6 +15,7 @@
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/vector.hpp"
+#include "rotorlin/algebra/versor.hpp"
 
 namespace rotorlin {
 
@@ -189,32 +190,36 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     return result[0] < Scalar(0) ? -result : result;
   }
 
-  /// The rotor next to an even element that has drifted from r r~ = 1. For n <= 3 that is a division by the
-  /// norm. From n = 4 on r r~ may have a part of grade 4: it is the rotor of the rotation matrix nearest to v
-  /// -> r v r~, which is the nearest rotor up to the square of the drift. Other signatures, n <= 5: r <- r (3
-  /// - r~ r)/2 until r~ r = 1.
+  /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that is
+  /// a division by the norm. From n = 4 on r r~ may have a part of grade 4. n = 4 and 5, in any signature: the
+  /// polar part r (r~ r)^(-1/2). n >= 6, Euclidean: the rotor of the rotation matrix nearest to v -> r v r~,
+  /// which is the nearest rotor up to the square of the drift.
   ///
   /// \throws std::domain_error where r has coefficients that are NaN or infinite;
-  ///         std::invalid_argument where no rotor is near.
+  ///         std::invalid_argument where no rotor is near, and for n >= 6 in other signatures.
   Rotor normalized() const requires(std::floating_point<Scalar>) {
+    if constexpr (SignatureType::is_always_euclidean && N != Dynamic && N <= 3) {
+      const Scalar square = this->squared_norm();
+      constexpr Scalar least = std::numeric_limits<Scalar>::min() / std::numeric_limits<Scalar>::epsilon();
+      if (square >= least && square <= std::numeric_limits<Scalar>::max()) return *this / std::sqrt(square);
+    }
     if (!this->all_finite()) {
       detail::throw_domain("Rotor::normalized: rotor of ", this->signature(),
                            " with NaN or infinite coefficients");
     }
-    const Scalar largest = this->coeffs().cwiseAbs().maxCoeff();
-    const Rotor scaled =
-        largest > Scalar(0) ? *this / largest : *this;  // squares neither over- nor underflow
-    const Scalar square = scaled.squared_norm();
-    if (!(square > Scalar(0))) {
-      detail::throw_invalid("Rotor::normalized: <r r~>_0 = ", this->squared_norm(),
-                            ", expected a number near 1");
-    }
-    const Rotor unit = scaled / std::sqrt(square);
+    if (this->dimension() <= 5) return detail::polar_rotor(*this);
     if constexpr (SignatureType::is_always_euclidean) {
-      return this->dimension() <= 3 ? unit : unit.nearest_rotor();
+      const Scalar largest = this->coeffs().cwiseAbs().maxCoeff();
+      if (!(largest > Scalar(0))) {
+        detail::throw_invalid("Rotor::normalized: the rotor of ", this->signature(), " is zero");
+      }
+      const Rotor scaled = *this / largest;  // squares neither over- nor underflow
+      return (scaled / scaled.norm()).nearest_rotor();
     } else {
-      if (!this->signature().is_euclidean()) return unit.iterated_to_rotor();
-      const Rotor<Scalar, N> euclidean(this->dimension(), unit.coeffs());
+      if (!this->signature().is_euclidean()) {
+        detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(), ", expected n <= 5 or Cl(n)");
+      }
+      const Rotor<Scalar, N> euclidean(this->dimension(), this->coeffs());
       return {this->signature(), euclidean.normalized().coeffs()};
     }
   }
@@ -229,15 +234,6 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
         [](const RotationMatrix& m) { return m.cwiseAbs().maxCoeff(); });
     const Rotor nearest = from_rotation_matrix(rotation);
     return nearest.coeffs().dot(this->coeffs()) < Scalar(0) ? -nearest : nearest;
-  }
-
-  Rotor iterated_to_rotor() const {
-    if (this->dimension() > 5) {
-      detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(), ", expected n <= 5 or Cl(n)");
-    }
-    return detail::nearest_unitary(
-        *this, [](const Rotor& r) { return r.reversed() * r - Rotor(r.signature()); },
-        [](const Rotor& r) { return r.coeffs().cwiseAbs().maxCoeff(); });
   }
 };
 
