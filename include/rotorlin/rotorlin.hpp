@@ -19,6 +19,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/gram_factor.hpp"
+#include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/simd.hpp"

@@ -57,3 +57,34 @@ TEST_CASE("Wrong calls of Sandwich are refused") {
   CHECK_THROWS_WITH(action.apply(Matrix<float>::Zero(8, 2), y, workspace),
                     Contains("8 x 3") && Contains("8 x 2"));
 }
+
+TEST_CASE("Sandwich: the output may be the input, and must not overlap it in part") {
+  for (const Kernel kernel : {Kernel::parity_blocks, Kernel::spinor, Kernel::shears}) {
+    for (const Index batch : {1, 2, 19}) {
+      CAPTURE(std::string(to_string(kernel)), batch);
+      const Rotor<double, Dynamic> r(Signature<Dynamic>(6), test::RandomRotor(6, 1).even);
+      const Sandwich<double> action(r, kernel);
+      Sandwich<double>::Workspace workspace;
+      VectorX<double> memory(64 * (batch + 1));
+      Random(3).fill_uniform(memory, -1.0, 1.0);
+      const VectorX<double> kept = memory;
+      const auto at = [&](Index offset) {
+        return Eigen::Map<Matrix<double>>(memory.data() + offset, 64, batch);
+      };
+      const Matrix<double> expected = action.apply(at(0));
+      for (const Index offset : {1, 32, 63}) {
+        CHECK_THROWS_WITH(action.apply(at(0), at(offset), workspace), Contains("same memory"));
+        CHECK_THROWS_WITH(action.apply(at(offset), at(0), workspace), Contains("same memory"));
+        CHECK_THROWS_WITH(action.apply_adjoint(at(0), at(offset), workspace), Contains("same memory"));
+      }
+      CHECK(memory == kept);
+      action.apply(at(0), at(0), workspace);
+      CHECK(at(0) == expected);
+      // the upper and the lower rows of one matrix
+      Matrix<double> tall(128, batch);
+      tall.bottomRows(64) = Eigen::Map<const Matrix<double>>(kept.data(), 64, batch);
+      action.apply(tall.bottomRows(64), tall.topRows(64), workspace);
+      CHECK(tall.topRows(64) == expected);
+    }
+  }
+}

@@ -3,11 +3,13 @@
 // parameters should be generic (random, no zeros).
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
@@ -192,6 +194,113 @@ struct LayerLaws {
     }
   }
 
+  using Strided = Eigen::Map<Matrix<S>, 0, Eigen::OuterStride<>>;
+
+  /// A result that lies over what is still to be read is refused or right, and then leaves nothing else
+  /// changed; one that lies beside it, in the same matrix, is right.
+  void overlapping_memory_is_refused_or_right() const {
+    const Matrix<S> y = layer.forward(x), grad_y = y - target;
+    L reference = layer;
+    reference.zero_gradients();
+    const Matrix<S> grad_x = backward(reference, x, target);
+    const double tolerance = 10 * rounding<S>();
+    typename L::Workspace workspace;
+
+    // Calls with both matrices in one memory: columns `stride` apart, the second one `offset` behind.
+    enum class Call { forward, backward_x, backward_grad_y };
+    const auto attempt = [&](Call call, Index stride, Index offset, Index output_stride) {
+      CAPTURE(static_cast<int>(call), stride, offset, output_stride);
+      L copy = layer;
+      copy.zero_gradients();
+      const Matrix<S>& input = call == Call::backward_grad_y ? grad_y : x;
+      const Matrix<S>& expected = call == Call::forward ? y : grad_x;
+      // the input in the middle of the memory, so that the output may lie before it
+      const Index length = std::max(stride, output_stride) * (batch + 1) + in + out, before = length;
+      VectorX<S> memory = VectorX<S>::Constant(3 * length, S(0.5));
+      Strided from(memory.data() + before, input.rows(), batch, Eigen::OuterStride<>(stride));
+      Strided to(memory.data() + before + offset, expected.rows(), batch,
+                 Eigen::OuterStride<>(output_stride));
+      from = input;
+      const VectorX<S> kept = memory;
+      std::vector<bool> taken(static_cast<std::size_t>(memory.size()));
+      bool apart = true;
+      for (const Strided* m : {&from, &to}) {
+        for (Index j = 0; j < m->cols(); ++j) {
+          for (Index i = 0; i < m->rows(); ++i) {
+            const auto at = static_cast<std::size_t>(&(*m)(i, j) - memory.data());
+            apart = apart && !taken[at];
+            taken[at] = true;
+          }
+        }
+      }
+      bool refused = false;
+      try {
+        if (call == Call::forward) copy.forward(from, to, workspace);
+        if (call == Call::backward_x) copy.backward(from, grad_y, to, workspace);
+        if (call == Call::backward_grad_y) copy.backward(x, from, to, workspace);
+      } catch (const std::invalid_argument& error) {
+        refused = true;
+        CHECK_THAT(error.what(), Catch::Contains("same memory") && Catch::Contains(L::type_name));
+        CHECK(memory == kept);
+        CHECK(copy.gradients().isZero(0));
+      }
+      if (apart) CHECK_FALSE(refused);
+      if (refused) return;
+      CHECK(relative_difference(to, expected) <= tolerance);
+      if (apart) CHECK(relative_difference(from, input) == 0);
+      if (call != Call::forward)
+        CHECK(relative_difference(copy.gradients(), reference.gradients()) <= tolerance);
+    };
+    for (const Call call : {Call::forward, Call::backward_x, Call::backward_grad_y}) {
+      const Index given = call == Call::backward_grad_y ? out : in;
+      const Index made = call == Call::forward ? out : in;
+      const Index close = std::max(given, made), wide = given + made;
+      for (const Index offset : {Index{0}, Index{1}, Index{-1}, given - 1, given, 1 - made, -made, wide - 1,
+                                 given * batch - 1, given * batch, 1 - made * batch, -made * batch}) {
+        attempt(call, close, offset, close);
+        attempt(call, wide, offset, wide);  // given and -made: the rows of one matrix, shared out
+        attempt(call, given, offset, made);
+      }
+      attempt(call, wide, given, wide + 1);
+    }
+
+    // The layer's own memory: results over parameters or gradients, arguments that are the gradients.
+    L copy = layer;
+    const auto in_layer = [&](S* begin, Index rows) {
+      return Strided(begin, rows, 1, Eigen::OuterStride<>(rows));
+    };
+    std::vector<S*> places;
+    for (S* begin : {copy.parameters().data(), copy.gradients().data()}) {
+      for (const Index offset : {Index{0}, copy.num_parameters() - 1}) places.push_back(begin + offset);
+    }
+    for (S* place : places) {  // one entry in common is enough: no memory is touched
+      const auto share_refused = [&](auto call) {
+        CHECK_THROWS_AS(call(), std::invalid_argument);
+        CHECK_THROWS_WITH(call(), Catch::Contains("same memory") && Catch::Contains(L::type_name));
+      };
+      Matrix<S> result(in, 1);
+      share_refused([&] { copy.forward(x.leftCols(1), in_layer(place, out), workspace); });
+      share_refused(
+          [&] { copy.backward(x.leftCols(1), target.leftCols(1), in_layer(place, in), workspace); });
+    }
+    S* gradients = copy.gradients().data();
+    Matrix<S> result(in, 1);
+    if (in <= copy.num_parameters())
+      CHECK_THROWS_WITH(copy.backward(in_layer(gradients, in), target.leftCols(1), result, workspace),
+                        Catch::Contains("same memory"));
+    if (out <= copy.num_parameters())
+      CHECK_THROWS_WITH(copy.backward(x.leftCols(1), in_layer(gradients, out), result, workspace),
+                        Catch::Contains("same memory"));
+    CHECK(copy.parameters() == layer.parameters());
+
+    // A result whose own columns lie over each other.
+    if (out == 1) return;
+    VectorX<S> few(2 * out);
+    CHECK_THROWS_WITH(
+        copy.forward(x.leftCols(2), Strided(few.data(), out, 2, Eigen::OuterStride<>(out - 1)), workspace),
+        Catch::Contains("same memory"));
+  }
+
   void steady_state_allocates_nothing() const {
     L copy = layer;
     typename L::Workspace workspace;
@@ -274,6 +383,7 @@ void check_layer_laws(const L& layer) {
   laws.gradients_accumulate();
   laws.wrong_shapes_are_named();
   laws.parameters_must_be_finite();
+  laws.overlapping_memory_is_refused_or_right();
   laws.steady_state_allocates_nothing();
   laws.linear_layers_are_their_matrix();
   laws.saved_layers_come_back();

@@ -20,6 +20,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -38,8 +39,9 @@ namespace rotorlin {
 ///   to `gradients()`, overwrites grad_x (in x batch).
 /// - `zero_gradients()`.
 ///
-/// A wrong shape or an empty batch throws std::invalid_argument that names both shapes; parameters that are
-/// NaN or infinite throw std::domain_error.
+/// A wrong shape or an empty batch throws std::invalid_argument that names both shapes; so does a y or grad_x
+/// that shares memory with another argument or with the layer. Parameters that are NaN or infinite throw
+/// std::domain_error.
 template <class L>
 concept Layer = std::floating_point<typename L::Scalar> &&
     std::default_initializable<typename L::Workspace> &&
@@ -128,21 +130,45 @@ Index checked_batch(const L& layer, const char* function, const M& x) {
   return x.cols();
 }
 
-/// The shapes that `forward` demands of every layer.
-template <class L, class X, class Y>
-void check_forward(const L& layer, const X& x, const Y& y) {
-  if (x.data() != nullptr && x.data() == y.data()) {
-    throw_invalid(L::type_name, "::forward: x and y are the same memory, expected a y of its own");
+/// A result must not be written over what is still to be read, nor over itself.
+template <class L, class Out>
+void check_own_memory(const L& layer, const char* function, const char* name, const Out& out) {
+  const auto refuse = [&](const char* what) {
+    throw_invalid(L::type_name, "::", function, ": ", name, " and ", what,
+                  " share the same memory, expected a ", name, " of its own");
+  };
+  if (overlaps_itself(out)) refuse("other columns of it");
+  if (share_memory(out, layer.parameters())) refuse("the layer's parameters");
+  if (share_memory(out, layer.gradients())) refuse("the layer's gradients");
+}
+template <class L, class In, class Out>
+void check_apart(const L&, const char* function, const char* name, const In& in, const char* out_name,
+                 const Out& out) {
+  if (share_memory(in, out)) {
+    throw_invalid(L::type_name, "::", function, ": ", name, " and ", out_name,
+                  " share the same memory, expected a ", out_name, " of its own");
   }
-  check_shape(layer, "forward", "y", y, layer.out_features(), checked_batch(layer, "forward", x));
 }
 
-/// The shapes that `backward` demands of every layer.
+/// The shapes and the memory that `forward` demands of every layer.
+template <class L, class X, class Y>
+void check_forward(const L& layer, const X& x, const Y& y) {
+  check_shape(layer, "forward", "y", y, layer.out_features(), checked_batch(layer, "forward", x));
+  check_apart(layer, "forward", "x", x, "y", y);
+  check_own_memory(layer, "forward", "y", y);
+}
+
+/// The shapes and the memory that `backward` demands of every layer.
 template <class L, class X, class GradY, class GradX>
 void check_backward(const L& layer, const X& x, const GradY& grad_y, const GradX& grad_x) {
   const Index batch = checked_batch(layer, "backward", x);
   check_shape(layer, "backward", "grad_y", grad_y, layer.out_features(), batch);
   check_shape(layer, "backward", "grad_x", grad_x, layer.in_features(), batch);
+  check_apart(layer, "backward", "x", x, "grad_x", grad_x);
+  check_apart(layer, "backward", "grad_y", grad_y, "grad_x", grad_x);
+  check_own_memory(layer, "backward", "grad_x", grad_x);
+  check_apart(layer, "backward", "x", x, "gradients", layer.gradients());
+  check_apart(layer, "backward", "grad_y", grad_y, "gradients", layer.gradients());
 }
 
 /// What a fit to a weight matrix in the metric of a Gram matrix demands of both.
@@ -216,10 +242,11 @@ void match_bias(L& layer, const ConstVectorRef<typename L::Scalar>& x,
   detail::check_shape(layer, "match_bias", "y", y, layer.out_features(), 1);
   if (!detail::all_finite(x) || !detail::all_finite(y))
     detail::throw_domain(L::type_name, "::match_bias: x or y has NaN or infinite entries");
+  const Vector input = x, wanted = y;  // either may be a part of the layer, which changes now
   layer.bias().setOnes();
   const Vector scale = layer.forward(Vector::Zero(layer.in_features()));
   layer.bias().setZero();
-  const Vector missing = y - layer.forward(x).col(0);
+  const Vector missing = wanted - layer.forward(input).col(0);
   layer.bias() = (scale.array() != 0).select(missing.array() / scale.array(), 0);
 }
 

@@ -27,6 +27,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
@@ -87,8 +88,10 @@ class SharedDictionary {
     return dense;
   }
 
-  /// h = D^T x (rank x batch). `scratch` grows on demand.
+  /// h = D^T x (rank x batch). `scratch` grows on demand. \throws std::invalid_argument on other shapes, or
+  /// where h shares memory with x.
   void analyse(const ConstMatrixRef<S>& x, MatrixRef<S> h, VectorX<S>& scratch) const {
+    check("analyse", "x", x, features(), "h", h, rank());
     if (identity_rows_.empty()) {
       multiply(stored_.transpose(), x, h);
       return;
@@ -104,8 +107,9 @@ class SharedDictionary {
     }
   }
 
-  /// x = D h (features x batch).
+  /// x = D h (features x batch). \throws as `analyse`.
   void synthesise(const ConstMatrixRef<S>& h, MatrixRef<S> x, VectorX<S>& scratch) const {
+    check("synthesise", "h", h, rank(), "x", x, features());
     if (identity_rows_.empty()) {
       multiply(stored_, h, x);
       return;
@@ -118,6 +122,19 @@ class SharedDictionary {
   }
 
  private:
+  template <class From, class To>
+  static void check(const char* function, const char* from_name, const From& from, Index from_rows,
+                    const char* to_name, const To& to, Index to_rows) {
+    if (from.rows() != from_rows || to.rows() != to_rows || from.cols() != to.cols()) {
+      detail::throw_invalid("SharedDictionary::", function, ": ", from_name, " is ", detail::shape(from), ", ",
+                            to_name, " is ", detail::shape(to), ", expected ", from_rows, " x batch and ",
+                            to_rows, " x batch");
+    }
+    if (detail::share_memory(from, to)) {
+      detail::throw_invalid("SharedDictionary::", function, ": ", from_name, " and ", to_name,
+                            " share the same memory, expected memory of its own for ", to_name);
+    }
+  }
   template <class A, class B, class R>
   static void multiply(const A& a, const B& b, R&& result) {
     if (b.cols() == 1) {
@@ -369,6 +386,10 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
         storage_(storage),
         side_(side),
         pattern_(std::move(pattern)) {
+    if (storage != CoefficientStorage::dense && storage != CoefficientStorage::sparse) {
+      detail::throw_invalid(type_name, ": storage = ", static_cast<int>(storage),
+                            ", expected one of the enumeration CoefficientStorage");
+    }
     this->bias() = bias;
   }
 
@@ -384,6 +405,10 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   static Index checked(const Dictionary& dictionary, Shape shape, DictionarySide side, const VectorX<S>& bias,
                        int which) {
     if (dictionary == nullptr) detail::throw_invalid(type_name, ": no dictionary was given");
+    if (side != DictionarySide::input && side != DictionarySide::output) {
+      detail::throw_invalid(type_name, ": side = ", static_cast<int>(side),
+                            ", expected one of the enumeration DictionarySide");
+    }
     const bool input = side == DictionarySide::input;
     const Index rank = dictionary->rank();
     if ((input ? shape.rows : shape.cols) != rank) {

@@ -10,6 +10,7 @@
 
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/types.hpp"
@@ -47,8 +48,9 @@ class Sandwich {
   Index size() const { return Index{1} << n_; }  ///< 2^n
   Kernel kernel() const { return kernel_; }      ///< in use; never `automatic`
 
-  /// y = r x s~ for each column: x and y are 2^n x batch, coefficients in graded order.
-  /// \throws std::invalid_argument for other shapes or an empty batch.
+  /// y = r x s~ for each column: x and y are 2^n x batch, coefficients in graded order; y may be x itself.
+  /// \throws std::invalid_argument for other shapes, an empty batch, and a y that shares memory with x but is
+  /// not x.
   void apply(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
     run(
         "Sandwich::apply", x, y, workspace,
@@ -119,6 +121,11 @@ class Sandwich {
     }
     if (y.rows() != x.rows() || y.cols() != x.cols()) {
       detail::throw_invalid(who, ": output is ", detail::shape(y), ", expected ", detail::shape(x));
+    }
+    const bool in_place = x.data() == y.data() && (x.cols() == 1 || x.outerStride() == y.outerStride());
+    if ((!in_place && detail::share_memory(x, y)) || detail::overlaps_itself(y)) {
+      detail::throw_invalid(who, ": input and output share the same memory in part, expected an output that ",
+                            "is the input or has memory of its own");
     }
     switch (kernel_) {
       case Kernel::parity_blocks:
