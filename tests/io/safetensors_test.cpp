@@ -3,10 +3,15 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "support/temporary_folder.hpp"
 
@@ -189,7 +194,7 @@ TEST_CASE("lying headers are refused with the reason") {
     return error_of(file_of("{" + entry("a", dtype, shape, offsets) + "}", eight));
   };
   CHECK_THAT(one("F64", "[2]", "[0,8]"), Contains("'a'") && Contains("needs 16") && Contains("give 8"));
-  CHECK_THAT(one("F33", "[2]", "[0,8]"), Contains("F33"));
+  CHECK_THAT(one("", "[2]", "[0,8]"), Contains("dtype is empty"));
   CHECK_THAT(one("F32", "[2]", "[0,16]"), Contains("[0,16]") && Contains("8 bytes"));
   CHECK_THAT(one("F32", "[2]", "[8,0]"), Contains("[8,0]"));
   CHECK_THAT(one("F32", "[2]", "[0,8,8]"), Contains("[0,8,8]"));
@@ -222,9 +227,135 @@ TEST_CASE("lying headers are refused with the reason") {
   CHECK_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":[0],"offsets":[0,0]}})")),
              Contains("data_offsets"));
   CHECK_THAT(error_of(file_of(R"({"a":3})")), Contains("expected an object"));
+  CHECK_THAT(error_of(file_of(R"({"a":null})")), Contains("expected an object"));
+  CHECK_THAT(error_of(file_of(R"({"a":{"dtype":3,"shape":[0],"data_offsets":[0,0]}})")),
+             Contains("'a'") && Contains("dtype 3 is not a string"));
+  CHECK_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":null,"data_offsets":[0,0]}})")),
+             Contains("shape is not a list"));
+  CHECK_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":{},"data_offsets":[0,0]}})")),
+             Contains("shape is not a list"));
+  CHECK_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"shape":[0]}})")),
+             Contains("'shape' stands twice"));
+  CHECK_THAT(error_of(file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":)" +
+                              std::string(100'000, '['))),
+             Contains("nested"));
+  std::string many = "[0";
+  for (int i = 0; i < 300; ++i) many += ",0";
+  CHECK_THAT(one("U8", many + "]", "[0,0]"), Contains("more than 255"));
+  CHECK_THAT(error_of(file_of(R"({"__metadata__":{},"__metadata__":{}})")),
+             Contains("'__metadata__' stands twice"));
+  CHECK_THAT(error_of(file_of(R"({"__metadata__":null,"__metadata__":{}})")),
+             Contains("'__metadata__' stands twice"));
+  CHECK_THAT(error_of(file_of(R"({"__metadata__":3})")), Contains("__metadata__ is not an object"));
   CHECK_THAT(error_of(file_of(R"({"__metadata__":{"a":1}})")), Contains("'a' is not a string"));
   CHECK_THAT(error_of(file_of(R"({"__metadata__":[]})")), Contains("__metadata__"));
   CHECK_THAT(error_of(file_of(R"({"__metadata__":{"a":"b","a":"c"}})")), Contains("'a' stands twice"));
+}
+
+TEST_CASE("a tensor of an unknown type is listed and carried, only its numbers can't be read") {
+  const std::string values = "0123456789abcdefghijklmn";
+  const std::string header =
+      "{" + entry("x", "F32", "[1]", "[0,4]") + "," + entry("scale", "F8_E8M0", "[2,2]", "[4,8]") + "," +
+      entry("packed", "F4", "[3,2]", "[8,11]") + "," + entry("six", "F6_E2M3", "[4]", "[11,14]") + "," +
+      entry("complex", "C64", "[1]", "[14,22]") + "," + entry("later", "MX_7.5", "[1000]", "[22,24]") + "}";
+  const TemporaryFolder folder;
+  test::write_bytes(folder / "new types", file_of(header, values));
+  const SafetensorsFile file(folder / "new types");
+  REQUIRE(file.tensors().size() == 6);
+  CHECK(file.vector<float>("x").size() == 1);
+  CHECK(name_of(file.info("scale").dtype) == "F8_E8M0");
+  CHECK(file.info("scale").dtype == DType::other);
+  CHECK(file.info("scale").shape == std::vector<Index>{2, 2});
+  CHECK(file.info("packed").size() == 6);
+  CHECK(file.info("later").size() == 1000);
+  CHECK(file.bytes("later").size() == 2);
+  CHECK_THROWS_WITH(file.vector<float>("scale"), Contains("'scale'") && Contains("F8_E8M0, which cannot be"));
+  CHECK_THROWS_WITH(file.matrix<double>("packed"), Contains("'packed'") && Contains("F4"));
+  CHECK_THROWS_WITH(file.vector<std::uint8_t>("later"), Contains("MX_7.5") && Contains("U8"));
+
+  SafetensorsWriter writer;
+  for (const TensorInfo& tensor : file.tensors())
+    writer.add_view(tensor.name, tensor.dtype, tensor.shape, file.bytes(tensor.name));
+  const auto bytes = std::as_bytes(std::span(values));
+  writer.add_raw("named", DType("F4"), {4}, bytes.first(2));
+  CHECK_THROWS_WITH(writer.add_raw("b", DType("F4"), {3}, bytes.first(2)), Contains("12 bits"));
+  CHECK_THROWS_WITH(writer.add_raw("b", DType("C64"), {3}, bytes.first(2)), Contains("24 bytes"));
+  CHECK_THROWS_AS(writer.add_raw("b", DType(""), {3}, bytes.first(2)), std::invalid_argument);
+  writer.write(folder / "copy");
+  const SafetensorsFile copy(folder / "copy");
+  for (const TensorInfo& tensor : file.tensors()) {
+    CHECK(copy.info(tensor.name).dtype == tensor.dtype);
+    CHECK(copy.info(tensor.name).shape == tensor.shape);
+    const auto before = file.bytes(tensor.name), after = copy.bytes(tensor.name);
+    CHECK(std::equal(before.begin(), before.end(), after.begin(), after.end()));
+    if (size_of(tensor.dtype) != 0) CHECK(copy.info(tensor.name).begin % size_of(tensor.dtype) == 0);
+  }
+
+  // Where the size of a value is known, it is checked.
+  const auto one = [&](const std::string& dtype, const std::string& shape) {
+    return error_of(file_of("{" + entry("a", dtype, shape, "[0,24]") + "}", values));
+  };
+  CHECK(one("F4", "[48]") == "accepted");
+  CHECK(one("F33", "[2]") == "accepted");
+  CHECK_THAT(one("F4", "[47]"), Contains("188 bits"));
+  CHECK_THAT(one("C64", "[2]"), Contains("needs 16") && Contains("give 24"));
+  CHECK_THAT(one("F33", "[4611686018427387904,4]"), Contains("overflows"));
+}
+
+TEST_CASE("fields that other readers skip, and no metadata, are no error") {
+  const std::string shape = R"("shape":[1],"data_offsets":[0,1])";
+  for (const std::string extra :
+       {"3", "null", "true", "\"x\"", "-1.5", "[]", "{}", R"([1,[2,{"a":[],"dtype":"F64"}]])"}) {
+    CHECK(error_of(file_of(R"({"a":{"dtype":"U8","more":)" + extra + "," + shape + "}}", "x")) == "accepted");
+  }
+  CHECK(error_of(file_of(R"({"__metadata__":null,"a":{"dtype":"U8",)" + shape + "}}", "x")) == "accepted");
+}
+
+TEST_CASE("opening is linear in the number of tensors") {
+  const auto named = [](const char* kind, int i) {
+    return std::string("model.layers.") + std::to_string(i) + kind + ".weight";
+  };
+  std::string header = "{";
+  constexpr int count = 30'000;
+  for (int i = 0; i < count; ++i) {
+    const std::string offsets = "[" + std::to_string(i) + "," + std::to_string(i + 1) + "]";
+    header += (i == 0 ? "" : ",") + entry(named(".self_attn.q_proj", i), "U8", "[1]", offsets);
+  }
+  header += "}";
+  const TemporaryFolder folder;
+  test::write_bytes(folder / "many", file_of(header, std::string(count, 'x')));
+  const auto seconds = [](const auto& work) {
+    double least = 1e9;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      const auto begin = std::chrono::steady_clock::now();
+      work();
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      least = std::min(least, passed.count());
+    }
+    return least;
+  };
+  const double plain = seconds([&] { CHECK(nlohmann::json::parse(header).size() == count); });
+  const double whole =
+      seconds([&] { CHECK(SafetensorsFile(folder / "many").contains(named(".x", 1)) == false); });
+  CAPTURE(plain, whole);
+  CHECK(whole < 8 * plain);
+}
+
+TEST_CASE("a file in memory is read as one on the disk") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer;
+  writer.add("a", Eigen::Vector2d(1, 2));
+  writer.set_metadata("key", "value");
+  writer.write(folder / "x");
+  const std::vector<std::byte> bytes = writer.bytes();
+  const std::string on_disk = test::read_bytes(folder / "x");
+  CHECK(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) == on_disk);
+  const SafetensorsFile file(bytes, "message");
+  const SafetensorsFile copy = file;  // shares the bytes
+  CHECK(copy.vector<double>("a") == Eigen::Vector2d(1, 2));
+  CHECK(copy.metadata().at("key") == "value");
+  CHECK_THROWS_WITH(file.info("b"), Contains("\"message\" has no tensor 'b'"));
+  CHECK_THROWS_WITH(SafetensorsFile(std::vector<std::byte>(3)), Contains("bytes in memory"));
 }
 
 TEST_CASE("what is not a regular file is refused") {
@@ -262,6 +393,19 @@ TEST_CASE("a failed write leaves the old file and nothing else, a good one repla
   test::fs::create_directories(folder / "occupied" / "by a folder");
   CHECK_THROWS_WITH(writer.write(folder / "occupied"), Contains("cannot rename"));
   CHECK(folder.count_files() == 1);
+
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(writer.write(folder / "pipe"), Contains("pipe") && Contains("not a regular file"));
+  CHECK(test::fs::is_fifo(folder / "pipe"));
+  test::fs::remove(folder / "pipe");
+
+  test::write_bytes(folder / "linked", "old");
+  test::fs::create_symlink("linked", folder / "link");
+  writer.write(folder / "link");
+  CHECK(test::fs::is_symlink(folder / "link"));
+  CHECK(SafetensorsFile(folder / "linked").contains("a"));
+  test::fs::remove(folder / "link");
+  test::fs::remove(folder / "linked");
 
   test::write_bytes(folder / "x", "old");
   SafetensorsWriter bad;

@@ -9,16 +9,9 @@
 /// no hole, nothing behind the last one. A matrix out x in is the weight of PyTorch's nn.Linear(in, out).
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <Eigen/Core>
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -27,13 +20,14 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -41,150 +35,22 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/io/detail/safetensors_header.hpp"
+#include "rotorlin/io/dtype.hpp"
+#include "rotorlin/io/file.hpp"
+#include "rotorlin/io/json.hpp"
+#include "rotorlin/io/tensor_info.hpp"
 
 namespace rotorlin {
 
 static_assert(std::endian::native == std::endian::little, "safetensors values are little-endian");
 
-/// Types of stored values, named as in the file: F64, F32, F16, BF16, I64, ..., BOOL, F8_E4M3, F8_E5M2.
-enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, f8_e4m3, f8_e5m2 };
-
-namespace detail {
-
-struct DTypeFacts {
-  DType dtype;
-  const char* name;
-  std::size_t size;
-};
-inline constexpr DTypeFacts dtype_facts[] = {
-    {DType::f64, "F64", 8},      {DType::f32, "F32", 4},         {DType::f16, "F16", 2},
-    {DType::bf16, "BF16", 2},    {DType::i64, "I64", 8},         {DType::i32, "I32", 4},
-    {DType::i16, "I16", 2},      {DType::i8, "I8", 1},           {DType::u64, "U64", 8},
-    {DType::u32, "U32", 4},      {DType::u16, "U16", 2},         {DType::u8, "U8", 1},
-    {DType::boolean, "BOOL", 1}, {DType::f8_e4m3, "F8_E4M3", 1}, {DType::f8_e5m2, "F8_E5M2", 1}};
-
-}  // namespace detail
-
-constexpr std::size_t size_of(DType dtype) { return detail::dtype_facts[static_cast<int>(dtype)].size; }
-constexpr const char* name_of(DType dtype) { return detail::dtype_facts[static_cast<int>(dtype)].name; }
-
-/// The dtype that stores a C++ type: double, float, Eigen::half, Eigen::bfloat16, bool and integers.
-template <class T>
-constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, double>)
-    return DType::f64;
-  else if constexpr (std::is_same_v<T, float>)
-    return DType::f32;
-  else if constexpr (std::is_same_v<T, Eigen::half>)
-    return DType::f16;
-  else if constexpr (std::is_same_v<T, Eigen::bfloat16>)
-    return DType::bf16;
-  else if constexpr (std::is_same_v<T, bool>)
-    return DType::boolean;
-  else {
-    static_assert(std::is_integral_v<T>, "safetensors has no dtype for this type");
-    constexpr DType of_signed[] = {DType::i8, DType::i16, DType::i32, DType::i64};
-    constexpr DType of_unsigned[] = {DType::u8, DType::u16, DType::u32, DType::u64};
-    return (std::is_signed_v<T> ? of_signed : of_unsigned)[std::bit_width(sizeof(T)) - 1];
-  }
-}
-
-/// One tensor of a file. `begin` and `end` are bytes behind the header.
-struct TensorInfo {
-  std::string name;
-  DType dtype;
-  std::vector<Index> shape;
-  std::size_t begin, end;
-
-  /// Number of values.
-  Index size() const { return static_cast<Index>((end - begin) / size_of(dtype)); }
-};
-
-namespace detail {
-
-inline std::string shape(const std::vector<Index>& dimensions) {
-  std::string text = "[";
-  for (const Index d : dimensions) text += (text.size() > 1 ? ", " : "") + std::to_string(d);
-  return text + "]";
-}
-
-inline std::string system_message(int error) { return std::system_category().message(error); }
-
-/// An open file descriptor, closed at the end of its life.
-class FileDescriptor {
- public:
-  FileDescriptor(const std::filesystem::path& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  explicit operator bool() const { return fd_ >= 0; }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-/// A whole file in memory, read-only.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path) {
-    const FileDescriptor file(path, O_RDONLY | O_NONBLOCK);
-    if (!file) throw_runtime("safetensors: cannot open ", path, ": ", system_message(errno));
-    struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw_runtime("safetensors: ", path, ": ", system_message(errno));
-    if (!S_ISREG(status.st_mode)) throw_runtime("safetensors: ", path, " is not a regular file");
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ == 0) return;
-    void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-    if (data == MAP_FAILED) throw_runtime("safetensors: cannot map ", path, ": ", system_message(errno));
-    data_ = static_cast<const std::byte*>(data);
-  }
-  MappedFile(MappedFile&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-  MappedFile& operator=(MappedFile&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~MappedFile() {
-    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-  }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-/// JSON in which no object has a key twice and nothing is nested deeper than three levels, as in a header;
-/// parse_error or runtime_error otherwise. (A plain parse keeps the last of two equal keys, and a tower of
-/// brackets eats memory.)
-inline nlohmann::json parse_strict_json(std::string_view text) {
-  using Event = nlohmann::json::parse_event_t;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
-  const auto watch = [&](int depth, Event event, const nlohmann::json& value) {
-    const auto level = static_cast<std::size_t>(depth);
-    if (event == Event::object_start || event == Event::array_start) {
-      if (depth > 2) throw_runtime("nested too deeply");
-      keys.resize(level);
-      keys.emplace_back();
-    } else if (event == Event::key && !keys[level - 1].insert(value.get<std::string>()).second) {
-      throw_runtime("key '", value.get<std::string>(), "' stands twice");
-    }
-    return true;
-  };
-  if (text.find('\0') != text.npos) throw_runtime("a zero byte");  // which the parser would take for the end
-  return nlohmann::json::parse(text, watch);
-}
-
-}  // namespace detail
-
 /// A safetensors file, memory-mapped. Everything in the header is checked before the constructor returns, so
 /// that what `tensors()` says can be relied upon. Copies of values are converted and may be unaligned in the
 /// file. The file must not shrink while it is open.
+///
+/// A tensor of a type that the library does not know (`DType::other`) is listed, and its `bytes` can be
+/// carried to another file; only reading it as numbers is an error.
 ///
 /// Errors in the file are std::runtime_error; they name the file, the tensor and the offset.
 class SafetensorsFile {
@@ -192,24 +58,21 @@ class SafetensorsFile {
   /// Largest header accepted, in bytes.
   static constexpr std::size_t max_header_size = 100'000'000;
 
-  explicit SafetensorsFile(const std::filesystem::path& path) : path_(path), file_(path) {
-    const auto bytes = file_.bytes();
-    std::uint64_t header_size = 0;
-    if (bytes.size() < sizeof header_size) {
-      fail("is ", bytes.size(), " bytes long; at least 8, the length of the header, are needed");
-    }
-    std::memcpy(&header_size, bytes.data(), sizeof header_size);
-    if (header_size > max_header_size) {
-      fail("offset 0: the header's length ", header_size, " exceeds the limit of ", max_header_size,
-           " bytes");
-    }
-    if (header_size > bytes.size() - sizeof header_size) {
-      fail("offset 0: the header's length ", header_size, " goes beyond the end of the file at ",
-           bytes.size(), " bytes");
-    }
-    values_ = bytes.subspan(sizeof header_size + header_size);
-    read_header({reinterpret_cast<const char*>(bytes.data()) + sizeof header_size, header_size});
-    check_tiling();
+  explicit SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+    auto file = std::make_shared<const detail::MappedFile>(path);
+    bytes_ = file->bytes();
+    storage_ = std::move(file);
+    open();
+  }
+
+  /// The same of a file's bytes in memory, such as SafetensorsWriter::bytes() gives. `name` stands for the
+  /// path in messages.
+  explicit SafetensorsFile(std::vector<std::byte> bytes, std::filesystem::path name = "bytes in memory")
+      : path_(std::move(name)) {
+    auto owned = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+    bytes_ = *owned;
+    storage_ = std::move(owned);
+    open();
   }
 
   const std::filesystem::path& path() const { return path_; }
@@ -220,13 +83,13 @@ class SafetensorsFile {
   /// All tensors, in the order of their values in the file.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
-  bool contains(const std::string& name) const { return index_.count(name) != 0; }
+  bool contains(const std::string& name) const { return find(name) != nullptr; }
 
   /// What the header says of one tensor; std::runtime_error when there is none of that name.
   const TensorInfo& info(const std::string& name) const {
-    const auto found = index_.find(name);
-    if (found == index_.end()) fail("has no tensor '", name, "' among its ", tensors_.size());
-    return tensors_[found->second];
+    const TensorInfo* found = find(name);
+    if (found == nullptr) fail("has no tensor '", name, "' among its ", tensors_.size());
+    return *found;
   }
 
   /// The stored bytes of one tensor, as long as this object lives.
@@ -276,86 +139,37 @@ class SafetensorsFile {
     detail::throw_runtime("safetensors: ", path_, " ", parts...);
   }
   template <class... Parts>
-  [[noreturn]] void fail_entry(const std::string& name, const Parts&... parts) const {
-    fail("tensor '", name, "' in the header at offset 8: ", parts...);
-  }
-  template <class... Parts>
   [[noreturn]] void fail_at(const TensorInfo& tensor, const Parts&... parts) const {
-    fail("tensor '", tensor.name, "' at offset ", file_.bytes().size() - values_.size() + tensor.begin, " ",
+    fail("tensor '", tensor.name, "' at offset ", bytes_.size() - values_.size() + tensor.begin, " ",
          parts...);
   }
 
-  void read_header(std::string_view text) {
-    nlohmann::json header;
+  void open() {
+    std::uint64_t header_size = 0;
+    if (bytes_.size() < sizeof header_size) {
+      fail("is ", bytes_.size(), " bytes long; at least 8, the length of the header, are needed");
+    }
+    std::memcpy(&header_size, bytes_.data(), sizeof header_size);
+    if (header_size > max_header_size) {
+      fail("offset 0: the header's length ", header_size, " exceeds the limit of ", max_header_size,
+           " bytes");
+    }
+    if (header_size > bytes_.size() - sizeof header_size) {
+      fail("offset 0: the header's length ", header_size, " goes beyond the end of the file at ",
+           bytes_.size(), " bytes");
+    }
+    const auto length = static_cast<std::size_t>(header_size);
+    values_ = bytes_.subspan(sizeof header_size + length);
     try {
-      if (!text.starts_with('{')) detail::throw_runtime("does not begin with '{'");
-      header = detail::parse_strict_json(text);
-    } catch (const std::exception& error) {
-      fail("offset 8: the header is not valid: ", error.what());
+      detail::SafetensorsHeader header = detail::read_safetensors_header(
+          {reinterpret_cast<const char*>(bytes_.data()) + sizeof header_size, length}, values_.size());
+      metadata_ = std::move(header.metadata);
+      tensors_ = std::move(header.tensors);
+    } catch (const std::runtime_error& error) {
+      fail(error.what());
     }
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
-        read_metadata(entry);
-      } else {
-        tensors_.push_back(read_entry(name, entry));
-      }
-    }
-  }
-
-  void read_metadata(const nlohmann::json& entry) {
-    if (!entry.is_object()) fail("offset 8: __metadata__ is not an object");
-    for (const auto& [key, value] : entry.items()) {
-      if (!value.is_string()) fail("offset 8: __metadata__ '", key, "' is not a string");
-      metadata_[key] = value.get<std::string>();
-    }
-  }
-
-  TensorInfo read_entry(const std::string& name, const nlohmann::json& entry) const {
-    const auto field = [&](const char* key) {
-      const auto found = entry.find(key);
-      return found == entry.end() ? nlohmann::json() : *found;
-    };
-    const auto numbers = [&](const char* key) {
-      std::vector<std::size_t> values;
-      const nlohmann::json list = field(key);
-      if (!list.is_array()) fail_entry(name, key, " is not a list");
-      for (const auto& value : list) {
-        if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::numeric_limits<Index>::max()) {
-          fail_entry(name, key, " holds ", value.dump(), ", expected a count");
-        }
-        values.push_back(value.get<std::size_t>());
-      }
-      return values;
-    };
-    if (!entry.is_object() || entry.size() != 3)
-      fail_entry(name, "expected an object of dtype, shape and data_offsets");
-
-    TensorInfo tensor{name, DType::u8, {}, 0, 0};
-    const nlohmann::json dtype = field("dtype");
-    const auto* facts = std::find_if(std::begin(detail::dtype_facts), std::end(detail::dtype_facts),
-                                     [&](const auto& f) { return dtype == f.name; });
-    if (facts == std::end(detail::dtype_facts)) fail_entry(name, "dtype ", dtype.dump(), " is not known");
-    tensor.dtype = facts->dtype;
-
-    const auto offsets = numbers("data_offsets");
-    if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > values_.size()) {
-      fail_entry(name, "data_offsets ", field("data_offsets").dump(), " do not lie within the ",
-                 values_.size(), " bytes of values");
-    }
-    tensor.begin = offsets[0];
-    tensor.end = offsets[1];
-
-    std::size_t expected = facts->size;
-    for (const std::size_t d : numbers("shape")) {
-      tensor.shape.push_back(static_cast<Index>(d));
-      if (__builtin_mul_overflow(expected, d, &expected))
-        fail_entry(name, "shape ", field("shape").dump(), " overflows");
-    }
-    if (expected != tensor.end - tensor.begin) {
-      fail_entry(name, "shape ", detail::shape(tensor.shape), " of ", facts->name, " needs ", expected,
-                 " bytes, data_offsets ", field("data_offsets").dump(), " give ", tensor.end - tensor.begin);
-    }
-    return tensor;
+    check_tiling();
+    index_names();
   }
 
   void check_tiling() {
@@ -367,13 +181,32 @@ class SafetensorsFile {
       if (tensor.begin < end)
         fail_at(tensor, "overlaps the one before, which ends ", end - tensor.begin, " bytes later");
       if (tensor.begin > end) fail_at(tensor, "comes after a hole of ", tensor.begin - end, " bytes");
-      index_.emplace(tensor.name, index_.size());
       end = tensor.end;
     }
     if (end != values_.size()) {
-      fail("offset ", file_.bytes().size() - values_.size() + end, ": ", values_.size() - end,
+      fail("offset ", bytes_.size() - values_.size() + end, ": ", values_.size() - end,
            " bytes belong to no tensor");
     }
+  }
+
+  void index_names() {
+    by_name_.resize(tensors_.size());
+    std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
+    std::sort(by_name_.begin(), by_name_.end(),
+              [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
+    const auto twice = std::adjacent_find(
+        by_name_.begin(), by_name_.end(),
+        [&](std::size_t a, std::size_t b) { return tensors_[a].name == tensors_[b].name; });
+    if (twice != by_name_.end())
+      fail("offset 8: the header is not valid: key '", tensors_[*twice].name, "' stands twice");
+  }
+
+  /// nullptr where there is none of that name.
+  const TensorInfo* find(const std::string& name) const {
+    const auto place =
+        std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                         [&](std::size_t i, const std::string& wanted) { return tensors_[i].name < wanted; });
+    return place != by_name_.end() && tensors_[*place].name == name ? &tensors_[*place] : nullptr;
   }
 
   template <class Stored, class T>
@@ -403,11 +236,11 @@ class SafetensorsFile {
   }
 
   std::filesystem::path path_;
-  detail::MappedFile file_;
-  std::span<const std::byte> values_;
+  std::shared_ptr<const void> storage_;  // of the bytes: a mapped file, or a vector
+  std::span<const std::byte> bytes_, values_;
   std::map<std::string, std::string> metadata_;
   std::vector<TensorInfo> tensors_;
-  std::map<std::string, std::size_t> index_;
+  std::vector<std::size_t> by_name_;  // places in tensors_
 };
 
 /// Collects tensors and metadata, and writes them to a file at once: to a temporary file in the same folder,
@@ -427,8 +260,8 @@ class SafetensorsWriter {
             std::as_bytes(std::span(rows.data(), static_cast<std::size_t>(rows.size()))));
   }
 
-  /// A copy of row-major values of any dtype and shape. std::invalid_argument when the bytes do not fit the
-  /// shape, or when the name is taken.
+  /// A copy of row-major values of any dtype and shape, `DType("F4")` as well. std::invalid_argument when the
+  /// bytes do not fit the shape (as far as the size of a value is known), or when the name is taken.
   void add_raw(const std::string& name, DType dtype, std::vector<Index> shape,
                std::span<const std::byte> bytes) {
     check_new(name, dtype, shape, bytes.size());
@@ -445,24 +278,22 @@ class SafetensorsWriter {
 
   /// std::runtime_error when the file cannot be written, std::invalid_argument when a name is not UTF-8.
   void write(const std::filesystem::path& path) const {
-    // Wide types first: every tensor is then aligned for its type.
-    std::vector<const Entry*> order;
-    for (const Entry& entry : entries_) order.push_back(&entry);
-    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-      return size_of(a->info.dtype) > size_of(b->info.dtype);
-    });
+    const auto order = aligned_order();
     const std::string header = make_header(order);
-    const std::uint64_t header_size = header.size();
-    if (header_size > SafetensorsFile::max_header_size) {
-      detail::throw_invalid("SafetensorsWriter: the header would be ", header_size,
-                            " bytes long, the limit is ", SafetensorsFile::max_header_size);
-    }
-
-    TemporaryFile file(path);
-    file.write(std::as_bytes(std::span(&header_size, 1)));
+    detail::AtomicFile file(path, "SafetensorsWriter");
     file.write(std::as_bytes(std::span(header)));
     for (const Entry* entry : order) file.write(entry->bytes());
     file.commit();
+  }
+
+  /// What `write` would write.
+  std::vector<std::byte> bytes() const {
+    const auto order = aligned_order();
+    const std::string header = make_header(order);
+    const auto text = std::as_bytes(std::span(header));
+    std::vector<std::byte> all(text.begin(), text.end());
+    for (const Entry* entry : order) all.insert(all.end(), entry->bytes().begin(), entry->bytes().end());
+    return all;
   }
 
  private:
@@ -475,75 +306,24 @@ class SafetensorsWriter {
 
   /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
   void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes) {
-    std::size_t expected = size_of(dtype);
-    for (const Index d : shape) {
-      if (d < 0 || __builtin_mul_overflow(expected, static_cast<std::size_t>(d), &expected)) {
-        detail::throw_invalid("SafetensorsWriter: tensor '", name, "' has the impossible shape ",
-                              detail::shape(shape));
-      }
-    }
-    if (bytes != expected) {
-      detail::throw_invalid("SafetensorsWriter: tensor '", name, "' of shape ", detail::shape(shape), " and ",
-                            name_of(dtype), " needs ", expected, " bytes, given ", bytes);
-    }
+    if (const std::string why = detail::size_mismatch(dtype, shape, bytes); !why.empty())
+      detail::throw_invalid("SafetensorsWriter: tensor '", name, "': ", why, ", given ", bytes, " bytes");
     if (name == "__metadata__" || !names_.insert(name).second) {
       detail::throw_invalid("SafetensorsWriter: the name '", name, "' is taken");
     }
   }
 
-  /// A new file beside `target` that takes its place at `commit()`, and vanishes otherwise.
-  class TemporaryFile {
-   public:
-    explicit TemporaryFile(const std::filesystem::path& target)
-        : target_(target), path_(unused_name(target)), file_(path_, O_WRONLY | O_CREAT | O_EXCL) {
-      if (!file_) fail("cannot create", errno);
-    }
-    TemporaryFile(const TemporaryFile&) = delete;
-    TemporaryFile& operator=(const TemporaryFile&) = delete;
-    ~TemporaryFile() {
-      if (file_ && !committed_) ::unlink(path_.c_str());
-    }
+  /// Wide types first: every tensor is then aligned for its type.
+  std::vector<const Entry*> aligned_order() const {
+    std::vector<const Entry*> order;
+    for (const Entry& entry : entries_) order.push_back(&entry);
+    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+      return size_of(a->info.dtype) > size_of(b->info.dtype);
+    });
+    return order;
+  }
 
-    void write(std::span<const std::byte> bytes) {
-      while (!bytes.empty()) {
-        const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) fail("cannot write", errno);
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-      }
-    }
-
-    void commit() {
-      if (::fsync(file_.get()) != 0) fail("cannot synchronise", errno);
-      if (::rename(path_.c_str(), target_.c_str()) != 0) fail("cannot rename to its final name", errno);
-      committed_ = true;
-      const FileDescriptor folder(target_.has_parent_path() ? target_.parent_path() : ".",
-                                  O_RDONLY | O_DIRECTORY);
-      if (folder) ::fsync(folder.get());  // the file is whole already; this only hastens the rename
-    }
-
-   private:
-    using FileDescriptor = detail::FileDescriptor;
-
-    static std::filesystem::path unused_name(const std::filesystem::path& target) {
-      static std::atomic<unsigned> counter{0};
-      for (;;) {
-        auto path = target;
-        path += detail::concatenate(".", ::getpid(), "-", counter++, ".tmp");
-        std::error_code ignored;
-        if (!std::filesystem::exists(path, ignored)) return path;
-      }
-    }
-    [[noreturn]] void fail(const char* what, int error) const {
-      detail::throw_runtime("SafetensorsWriter: ", target_, ": ", what, " (temporary file ", path_,
-                            "): ", detail::system_message(error));
-    }
-
-    std::filesystem::path target_, path_;
-    FileDescriptor file_;
-    bool committed_ = false;
-  };
-
+  /// With its length before it.
   std::string make_header(const std::vector<const Entry*>& order) const {
     nlohmann::json header = nlohmann::json::object();
     if (!metadata_.empty()) header["__metadata__"] = metadata_;
@@ -555,13 +335,16 @@ class SafetensorsWriter {
                                   {"data_offsets", {offset, end}}};
       offset = end;
     }
-    try {
-      std::string text = header.dump();
-      text.append((8 - text.size() % 8) % 8, ' ');
-      return text;
-    } catch (const nlohmann::json::exception& error) {
-      detail::throw_invalid("SafetensorsWriter: a name or a metadata string is not UTF-8: ", error.what());
+    std::string text = detail::json_text(header, "SafetensorsWriter");
+    text.append((8 - text.size() % 8) % 8, ' ');
+    const std::uint64_t size = text.size();
+    if (size > SafetensorsFile::max_header_size) {
+      detail::throw_invalid("SafetensorsWriter: the header would be ", size, " bytes long, the limit is ",
+                            SafetensorsFile::max_header_size);
     }
+    std::string length(sizeof size, '\0');
+    std::memcpy(length.data(), &size, sizeof size);
+    return length + text;
   }
 
   std::map<std::string, std::string> metadata_;

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Files as this library treats them: read through a map of the memory, and replaced as a whole or not at
+/// all.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "rotorlin/core/error.hpp"
+
+namespace rotorlin::detail {
+
+inline std::string system_message(int error) { return std::system_category().message(error); }
+
+/// An open file descriptor, closed at the end of its life.
+class FileDescriptor {
+ public:
+  FileDescriptor(const std::filesystem::path& path, int flags)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  explicit operator bool() const { return fd_ >= 0; }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// A whole file in memory, read-only. The file must not shrink while it is mapped. std::runtime_error, naming
+/// it, when it cannot be read or is no regular file.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path) {
+    const FileDescriptor file(path, O_RDONLY | O_NONBLOCK);
+    if (!file) throw_runtime("cannot open ", path, ": ", system_message(errno));
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0) throw_runtime(path, ": ", system_message(errno));
+    if (!S_ISREG(status.st_mode)) throw_runtime(path, " is not a regular file");
+    size_ = static_cast<std::size_t>(status.st_size);
+    if (size_ == 0) return;
+    void* data = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    if (data == MAP_FAILED) throw_runtime("cannot map ", path, ": ", system_message(errno));
+    data_ = static_cast<const std::byte*>(data);
+  }
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// A new file beside `target` that takes its place at `commit()`, and vanishes otherwise. Only a regular file
+/// is ever replaced; a symbolic link stays, and what it points to is replaced. std::runtime_error, naming the
+/// target and beginning with `who`.
+class AtomicFile {
+ public:
+  AtomicFile(const std::filesystem::path& target, std::string who)
+      : who_(std::move(who)),
+        target_(replaced_by(target)),
+        path_(unused_name(target_)),
+        file_(path_, O_WRONLY | O_CREAT | O_EXCL) {
+    if (!file_) fail("cannot create", errno);
+  }
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile() {
+    if (file_ && !committed_) ::unlink(path_.c_str());
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) fail("cannot write", errno);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  void commit() {
+    if (::fsync(file_.get()) != 0) fail("cannot synchronise", errno);
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("cannot rename to its final name", errno);
+    committed_ = true;
+    const FileDescriptor folder(target_.has_parent_path() ? target_.parent_path() : ".",
+                                O_RDONLY | O_DIRECTORY);
+    if (folder) ::fsync(folder.get());  // the file is whole already; this only hastens the rename
+  }
+
+ private:
+  std::filesystem::path replaced_by(const std::filesystem::path& target) const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const fs::file_status status = fs::status(target, ignored);
+    if (fs::exists(status) && !fs::is_regular_file(status)) {
+      throw_runtime(who_, ": cannot rename a file to ", target,
+                    ": what is there is not a regular file; expected one, or a name that is free");
+    }
+    if (!fs::is_symlink(fs::symlink_status(target, ignored))) return target;
+    const fs::path resolved = fs::weakly_canonical(target, ignored);
+    return ignored ? target : resolved;
+  }
+
+  static std::filesystem::path unused_name(const std::filesystem::path& target) {
+    static std::atomic<unsigned> counter{0};
+    for (;;) {
+      auto path = target;
+      path += concatenate(".", ::getpid(), "-", counter++, ".tmp");
+      std::error_code ignored;
+      if (!std::filesystem::exists(path, ignored)) return path;
+    }
+  }
+
+  [[noreturn]] void fail(const char* what, int error) const {
+    throw_runtime(who_, ": ", target_, ": ", what, " (temporary file ", path_, "): ", system_message(error));
+  }
+
+  std::string who_;
+  std::filesystem::path target_, path_;
+  FileDescriptor file_;
+  bool committed_ = false;
+};
+
+}  // namespace rotorlin::detail
