@@ -4,10 +4,13 @@
 /// and what stands around its body.
 #pragma once
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -16,7 +19,21 @@
 
 namespace examples {
 
-/// Every exception names the argument and ends with the usage; --help prints the usage and ends the program.
+/// A wrong argument of a program.
+struct ArgumentError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+/// Writes what waits in the buffer of a stream. \throws std::runtime_error where that, or any write before,
+/// failed: on a full disk printf fails without a word.
+inline void finish_output(std::FILE* stream, const char* what) {
+  errno = 0;
+  if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
+  throw std::runtime_error(std::string(what) + " can't be written" +
+                           (errno != 0 ? std::string(": ") + std::strerror(errno) : std::string()));
+}
+
+/// Every exception, an ArgumentError, names the argument; --help prints the usage and ends the program.
 class Arguments {
  public:
   Arguments(int count, char** arguments, std::string usage)
@@ -28,6 +45,7 @@ class Arguments {
     name_ = arguments_[position_++];
     if (name_ == "--help" || name_ == "-h") {
       std::fputs(usage_.c_str(), stdout);
+      finish_output(stdout, "standard output");
       std::exit(0);
     }
     return true;
@@ -49,7 +67,7 @@ class Arguments {
   double real(double low, double high) {
     const std::string text = value();
     double result = 0;
-    if (!parse(text, result) || !(result >= low && result <= high)) {
+    if (!parse_real(text, result) || !(result >= low && result <= high)) {
       char range[80];
       std::snprintf(range, sizeof range, "' is not a number from %g to %g", low, high);
       fail(name_ + ": '" + text + range);
@@ -77,7 +95,7 @@ class Arguments {
 
   [[noreturn]] void unknown() const { fail("unknown argument " + name_); }
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::invalid_argument(what + "\n\n" + usage_);
+    throw ArgumentError(what + " (--help lists the arguments)");
   }
 
  private:
@@ -89,11 +107,17 @@ class Arguments {
     }
     return result;
   }
-  template <class T>
-  static bool parse(const std::string& text, T& result) {
+  static bool parse(const std::string& text, long& result) {
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, result);
     return error == std::errc() && rest == end;
+  }
+  /// Decimal, without leading spaces. (libc++ has no std::from_chars of floating point.)
+  static bool parse_real(const std::string& text, double& result) {
+    if (text.empty() || text.find_first_not_of("0123456789+-.eE") != text.npos) return false;
+    char* end = nullptr;
+    result = std::strtod(text.c_str(), &end);
+    return end == text.c_str() + text.size();
   }
 
   std::vector<std::string> arguments_;
@@ -101,16 +125,41 @@ class Arguments {
   std::string name_, usage_;
 };
 
-/// Runs the body of a program; the exit status, 1 after an exception, whose text it prints.
+/// A message as one line: what names of files may hold beyond printable text becomes \xNN.
+inline std::string one_line(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code >= 0x20 && code != 0x7f) {
+      line += c;
+    } else {
+      char text[8];
+      std::snprintf(text, sizeof text, "\\x%02x", code);
+      line += text;
+    }
+  }
+  return line;
+}
+
+/// Runs the body of a program. What fails is one line on standard error, and the exit status: 2 for wrong
+/// arguments, 1 for everything else, a standard output that could not be written included.
 template <class Body>
 int guarded(const Body& body) {
+  const auto failed = [](const std::string& what, int status) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\n", one_line(what).c_str());
+    return status;
+  };
   try {
     body();
+    finish_output(stdout, "standard output");
     return 0;
+  } catch (const ArgumentError& error) {
+    return failed(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return failed("not enough memory", 1);
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s\n", error.what());
-    return 1;
+    return failed(error.what(), 1);
   }
 }
 

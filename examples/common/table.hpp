@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <ostream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
+
+#include "common/output.hpp"
 
 namespace examples {
 
@@ -40,37 +38,6 @@ inline std::string with_commas(long long number) {
 inline std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-/// Writes a whole file through a temporary one, so that a reader never meets half of it.
-/// \throws std::runtime_error that names the file where it can't be written; nothing is left of it then.
-inline void write_file(const std::filesystem::path& path, const std::string& content) {
-  std::error_code error;
-  const auto fail = [&] {
-    throw std::runtime_error("write_file: can't write " + path.string() +
-                             (error ? ": " + error.message() : "") +
-                             "; name a folder that may be written to, on a disk with space left");
-  };
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error) fail();
-  auto temporary = path;
-  temporary += ".part";
-  std::ofstream file(temporary, std::ios::binary);
-  file << content;
-  file.close();
-  if (file) std::filesystem::rename(temporary, path, error);
-  if (file && !error) return;
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  fail();
-}
-
-/// Makes a folder where it is missing. \throws std::runtime_error where no file can be written into it: to be
-/// learnt before hours of work, not after.
-inline void prepare_folder(const std::filesystem::path& folder) {
-  const auto probe = folder / "rotorlin_probe";
-  write_file(probe, "");
-  std::filesystem::remove(probe);
 }
 
 class Table {

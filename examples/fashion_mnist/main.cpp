@@ -251,7 +251,7 @@ void run(const Options& options) {
   const Stopwatch clock;
   std::printf("Fashion-MNIST from %s\n", options.data.c_str());
   FashionMnist data = read_fashion_mnist(options.data);
-  prepare_folder(options.out);
+  prepare_folder(options.out, files_in(options.data));
   if (options.validate) hold_out(data);
   standardize(data);
   std::printf("  %s training images, %s %s images, %d epochs\n\n",

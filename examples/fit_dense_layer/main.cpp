@@ -293,7 +293,7 @@ void run(const Options& options) {
                              " training and " + std::to_string(data.test.size()) +
                              " test images, expected 256 or more of both");
   }
-  prepare_folder(options.out);
+  prepare_folder(options.out, files_in(options.data));
   std::printf("  %s training images, %s test images\n", with_commas(data.train.size()).c_str(),
               with_commas(data.test.size()).c_str());
 

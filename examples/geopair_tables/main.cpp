@@ -147,7 +147,8 @@ Setup prepare(const Options& options) {
 
 void run(const Options& options) {
   const Stopwatch clock;
-  prepare_folder(options.out);
+  prepare_folder(options.out, options.files);
+  output_file(options.out / (options.files[0].stem().string() + "_pairs.txt"), options.files);
   const Setup setup = prepare(options);
   Study study(setup);
   for (const std::string& part : options.parts) {

@@ -172,7 +172,7 @@ Setup prepare(const Options& options) {
   check(setup.evaluation, "evaluation", options.files.size() - 1, 1);
   if (setup.calibration_windows() < 2)
     rotorlin::detail::throw_invalid("--samples: ", options.samples, ", expected ", 2 * length, " or more");
-  prepare_folder(setup.out);
+  prepare_folder(setup.out, options.files);
   const Windows calibration(setup.model, setup.calibration, setup.calibration_windows());
   const Windows evaluation(setup.model, setup.evaluation, setup.windows);
   std::printf("%s tokens for calibration, of which %s are used; %s for evaluation, of which %s\n\n",

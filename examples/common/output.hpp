@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a program writes: whole or not at all, never over what it reads, and never in the place of anything
+/// but a regular file.
+#pragma once
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace examples {
+
+namespace detail {
+
+/// Device and inode of what a path leads to, however it is spelt; nullopt where there is nothing.
+inline std::optional<std::pair<dev_t, ino_t>> file_identity(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+/// The input that `target` is, by device and inode; empty where it is none.
+inline std::filesystem::path same_file(const std::filesystem::path& target,
+                                       const std::vector<std::filesystem::path>& inputs) {
+  const auto identity = file_identity(target);
+  if (!identity) return {};
+  const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const std::filesystem::path& input) {
+    return !input.empty() && file_identity(input) == identity;
+  });
+  return found == inputs.end() ? std::filesystem::path() : *found;
+}
+
+/// Where the links of a path lead: what a write to it would have to replace. Not through /proc, as
+/// /dev/stdout: open files have no name that could be given to another file.
+inline std::filesystem::path resolved(std::filesystem::path path) {
+  for (int hops = 0;; ++hops) {
+    const auto folder = std::filesystem::weakly_canonical(path.has_parent_path() ? path.parent_path() : ".");
+    if ((folder / "").string().starts_with("/proc/"))
+      throw std::runtime_error(path.string() + " is an open file, not one with a name that can be written");
+    if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path))) return path;
+    if (hops == 40) throw std::runtime_error(path.string() + " is a circle of links");
+    path = path.parent_path() / std::filesystem::read_symlink(path);
+  }
+}
+
+}  // namespace detail
+
+/// The file that a program may write where `--out` names `target`: `target`, links followed. \throws
+/// std::runtime_error where it is one of the inputs under whatever name (links, case, spelling), or something
+/// other than a regular file: a folder, a device, a pipe, /dev/stdout. To be called before the work.
+inline std::filesystem::path output_file(const std::filesystem::path& target,
+                                         const std::vector<std::filesystem::path>& inputs = {}) {
+  namespace fs = std::filesystem;
+  const auto fail = [&](const std::string& what) { throw std::runtime_error(target.string() + " " + what); };
+  if (!target.has_filename()) fail("names no file to write");
+  fs::path path;
+  try {
+    path = detail::resolved(target);
+    const fs::file_status status = fs::status(path);
+    if (fs::is_directory(status)) fail("is a folder, expected a file to write");
+    if (fs::exists(status) && !fs::is_regular_file(status))
+      fail("is a device, pipe or socket; only regular files are replaced");
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    if (fs::exists(folder) && !fs::is_directory(folder))
+      fail("can't be written: " + folder.string() + " is no folder");
+    if (fs::exists(folder) && ::access(folder.c_str(), W_OK | X_OK) != 0)
+      fail("can't be written: " + std::string(std::strerror(errno)));
+  } catch (const fs::filesystem_error& error) {
+    fail("can't be written: " + error.code().message());
+  }
+  if (const fs::path input = detail::same_file(path, inputs); !input.empty())
+    fail("would be overwritten, and is read: it is " + input.string() + "; name another file");
+  return path;
+}
+
+/// Writes a whole file through a temporary one, so that a reader never meets half of it.
+/// \throws std::runtime_error that names the file where it can't be written; nothing is left of it then.
+inline void write_file(const std::filesystem::path& path, const std::string& content) {
+  std::error_code error;
+  const auto fail = [&](const std::string& why) {
+    throw std::runtime_error("write_file: can't write " + path.string() + (why.empty() ? "" : ": " + why) +
+                             "; name a folder that may be written to, on a disk with space left");
+  };
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (error) fail(error.message());
+  std::filesystem::path target;
+  try {
+    target = output_file(path);
+  } catch (const std::runtime_error& refused) {
+    fail(refused.what());
+  }
+  auto temporary = target;
+  temporary += ".part";
+  std::ofstream file(temporary, std::ios::binary);
+  file << content;
+  file.close();
+  if (file) std::filesystem::rename(temporary, target, error);
+  if (file && !error) return;
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
+  fail(error ? error.message() : "");
+}
+
+/// Makes a folder where it is missing, for tables (.csv) and plots (.svg). \throws std::runtime_error where
+/// no file can be written into it, or where such a file is one of the inputs or no regular file: to be learnt
+/// before hours of work, not after.
+inline void prepare_folder(const std::filesystem::path& folder,
+                           const std::vector<std::filesystem::path>& inputs = {}) {
+  auto probe = folder / "rotorlin_probe";
+  while (std::filesystem::exists(std::filesystem::symlink_status(probe.parent_path())) &&
+         std::filesystem::exists(std::filesystem::symlink_status(probe)))
+    probe += "_";
+  write_file(probe, "");
+  std::filesystem::remove(probe);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto ending = entry.path().extension();
+    if (ending == ".csv" || ending == ".svg") output_file(entry.path(), inputs);
+  }
+}
+
+/// The files of a folder of data, for a program that reads some of them: all but tables and plots.
+inline std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const auto ending = entry.path().extension();
+    if (ending != ".csv" && ending != ".svg") files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace examples
