@@ -16,6 +16,7 @@
 #include "rotorlin/algebra/spinor_transform.hpp"
 #include "rotorlin/algebra/vector.hpp"
 #include "rotorlin/algebra/versor.hpp"
+#include "rotorlin/core/config.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/gram_factor.hpp"

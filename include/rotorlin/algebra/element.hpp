@@ -17,6 +17,7 @@
 #include "rotorlin/algebra/blades.hpp"
 #include "rotorlin/algebra/signature.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -185,13 +186,7 @@ class Element : public ElementTag {
 
   void set_zero() { coeffs_.setZero(); }
   /// Whether no coefficient is NaN or infinite.
-  bool all_finite() const {
-    for (Index i = 0; i < size(); ++i) {
-      const Scalar zero = coeffs_[i] - coeffs_[i];
-      if (!(zero == Scalar(0))) return false;
-    }
-    return true;
-  }
+  bool all_finite() const { return detail::all_finite(coeffs_); }
 
   /// The same coefficients as another scalar type.
   template <class T>

@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
@@ -149,7 +150,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
                             ", expected n x n, n <= ", max_dimension,
                             N == Dynamic ? std::string() : detail::concatenate(" with n = ", N));
     }
-    if (!matrix.allFinite())
+    if (!detail::all_finite(matrix))
       detail::throw_domain("Rotor::from_rotation_matrix: the matrix has NaN or infinite entries");
     RotationMatrix rest = matrix;
     const Scalar error =

@@ -4,6 +4,8 @@
 /// (NaN or Inf where a number is needed), std::runtime_error (files). Their texts are put together here.
 #pragma once
 
+#include "rotorlin/core/config.hpp"
+
 #include <sstream>
 #include <stdexcept>
 #include <string>

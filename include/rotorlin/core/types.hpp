@@ -6,6 +6,8 @@
 /// PyTorch's contiguous (row-major) batch x features tensor.
 #pragma once
 
+#include "rotorlin/core/config.hpp"
+
 #include <Eigen/Core>
 
 namespace rotorlin {

@@ -20,6 +20,7 @@
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/exponential/power_iteration.hpp"
 
@@ -83,7 +84,7 @@ class InvariantDecomposition {
     for (Index i = 0; i + 1 < n; ++i) half((i + 1) / 2, i / 2) = i % 2 == 0 ? skew(i, i + 1) : skew(i + 1, i);
     diagonalize(half);
     angles_ = scale * half.diagonal();
-    if (!angles_.allFinite()) {
+    if (!detail::all_finite(angles_)) {
       detail::throw_domain("InvariantDecomposition: the angles of the bivector of ", b.signature(),
                            " overflow, its largest coefficient is ", scale);
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 
 namespace rotorlin {
 
@@ -59,7 +60,7 @@ inline std::vector<double> allocate_bytes(const std::vector<DamageCurve>& curves
   for (std::size_t g = 0; g < curves.size(); ++g) {
     if (curves[g].empty()) detail::throw_invalid(who, ": curve ", g, " has no points");
     for (const DamagePoint& point : curves[g]) {
-      if (!std::isfinite(point.bytes) || !std::isfinite(point.damage)) {
+      if (!detail::is_finite(point.bytes) || !detail::is_finite(point.damage)) {
         detail::throw_domain(who, ": curve ", g, " has the point (", point.bytes, ", ", point.damage, ")");
       }
     }

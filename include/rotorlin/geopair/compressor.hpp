@@ -119,7 +119,7 @@ class GeoPairCompressor {
       refuse("the weight is ", out, " x ", in, ", its Gram matrix ", features, " x ", features,
              ", expected out x in and in x in");
     }
-    if (!(options.importance > 0 && std::isfinite(options.importance))) {
+    if (!(options.importance > 0 && detail::is_finite(options.importance))) {
       refuse("the importance is ", options.importance, ", expected > 0");
     }
     if (options.bias.size() != 0 && options.bias.size() != out) {

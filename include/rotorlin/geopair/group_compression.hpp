@@ -237,7 +237,7 @@ class GroupProblem {
       importance = layer.options.importance;
       const double energy = is_whitened() ? whitened(number, weight).squaredNorm() : weight.squaredNorm();
       if (options_.weighting == LayerWeighting::relative && energy > 0) importance /= energy;
-      if (!(importance > 0 && std::isfinite(importance) && std::isfinite(energy))) {
+      if (!(importance > 0 && detail::is_finite(importance) && detail::is_finite(energy))) {
         throw_invalid("its mean squared output is ", energy, " and its importance ", layer.options.importance,
                       "; expected weights and activations of ordinary size");
       }

@@ -76,7 +76,7 @@ class LayerGroup {
     if (gram >= terms_.size()) {
       detail::throw_invalid(who, ": Gram matrix number ", gram, ", but ", terms_.size(), " were added");
     }
-    if (!(importance > 0 && std::isfinite(importance))) {
+    if (!(importance > 0 && detail::is_finite(importance))) {
       detail::throw_invalid(who, ": the importance is ", importance, ", expected > 0");
     }
     GramTerm& term = terms_[gram];

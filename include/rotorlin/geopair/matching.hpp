@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -359,7 +360,7 @@ inline std::pair<double, double> check_symmetric(const char* who, const ConstMat
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (Index j = 0; j < m.cols(); ++j) {
     for (Index i = 0; i < j; ++i) {
-      if (!std::isfinite(m(i, j)) || !std::isfinite(m(j, i))) {
+      if (!detail::is_finite(m(i, j)) || !detail::is_finite(m(j, i))) {
         throw_domain(who, ": the value of (", i, ", ", j, ") is not finite");
       }
       if (m(i, j) != m(j, i)) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/basis_sharing.hpp"
 #include "rotorlin/geopair/dictionary_step.hpp"
@@ -184,7 +185,7 @@ class Alternation : Descent {
       double decrease = 0;
       d_ += step_.correction(c_, residuals_, &decrease);
       // the objective after the dictionary step, between those before and after both, costs nothing
-      if (!std::isfinite(decrease)) decrease = last.objective - measure();
+      if (!detail::is_finite(decrease)) decrease = last.objective - measure();
       solve_coefficients();
       double next = objective_of_residuals();
       if (taken_back(last, next)) next = measure();

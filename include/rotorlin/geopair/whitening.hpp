@@ -40,7 +40,7 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
     detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(gram), ", expected d x d");
   }
   if (!detail::all_finite(gram)) detail::throw_domain(who, ": the Gram matrix has NaN or infinite entries");
-  if (!(eta >= 0 && std::isfinite(eta))) {
+  if (!(eta >= 0 && detail::is_finite(eta))) {
     detail::throw_invalid(who, ": the relative ridge is ", eta, ", expected >= 0");
   }
   const double largest = gram.cwiseAbs().maxCoeff(), mean = gram.trace() / static_cast<double>(d);

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/io/detail/safetensors_header.hpp"
 #include "rotorlin/io/dtype.hpp"
@@ -224,7 +225,7 @@ class SafetensorsFile {
         std::memcpy(static_cast<void*>(&value), source + static_cast<std::size_t>(i) * sizeof value,
                     sizeof value);
         if constexpr (std::is_same_v<Stored, double>) {
-          if (std::isfinite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) {
+          if (detail::is_finite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) {
             fail_at(tensor, "holds ", value, " as value ", i, ", beyond the range of ",
                     name_of(dtype_of<T>()));
           }

@@ -187,7 +187,7 @@ template <class L>
 void check_parameters(const L& layer, const char* function) {
   const auto parameters = layer.parameters();
   for (Index i = 0; i < parameters.size(); ++i) {
-    if (!std::isfinite(parameters[i])) {
+    if (!detail::is_finite(parameters[i])) {
       throw_domain(L::type_name, "::", function, ": parameter ", i, " of ", parameters.size(), " is ",
                    parameters[i], "; every parameter must be finite");
     }

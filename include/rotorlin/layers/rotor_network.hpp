@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/simd.hpp"
@@ -321,7 +322,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
                             ", width = ", options.width, "; expected hidden from 2 to ", most_features,
                             ", depth >= 0, width >= 1, and at most ", most_branches, " branches");
     }
-    if (!(options.epsilon > 0) || std::isinf(options.epsilon))
+    if (!(options.epsilon > 0 && detail::is_finite(options.epsilon)))
       detail::throw_invalid("RotorNetwork: epsilon = ", options.epsilon, "; expected a number > 0");
     return options;
   }

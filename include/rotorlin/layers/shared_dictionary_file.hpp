@@ -110,7 +110,7 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
       }
     }
     const double test = detail::self_test(layer, 0).first;
-    if (!std::isfinite(test)) {
+    if (!detail::is_finite(test)) {
       detail::throw_domain("write_shared_layers: the output of layer '", name, "' overflows");
     }
     list.push_back({{"name", name},

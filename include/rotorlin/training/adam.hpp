@@ -10,6 +10,7 @@
 #include <concepts>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -26,9 +27,12 @@ class Adam {
  public:
   /// std::invalid_argument unless the betas are in [0, 1), epsilon > 0 and weight_decay >= 0.
   explicit Adam(const AdamOptions& options = {}) : options_(options) {
-    const auto in_unit_interval = [](double beta) { return beta >= 0 && beta < 1; };
-    if (!in_unit_interval(options.beta1) || !in_unit_interval(options.beta2) || !(options.epsilon > 0) ||
-        !(options.weight_decay >= 0)) {
+    const auto in_unit_interval = [](double beta) {
+      return detail::is_finite(beta) && beta >= 0 && beta < 1;
+    };
+    if (!in_unit_interval(options.beta1) || !in_unit_interval(options.beta2) ||
+        !(options.epsilon > 0 && detail::is_finite(options.epsilon)) ||
+        !(options.weight_decay >= 0 && detail::is_finite(options.weight_decay))) {
       detail::throw_invalid("Adam: beta1 = ", options.beta1, ", beta2 = ", options.beta2,
                             ", epsilon = ", options.epsilon, ", weight_decay = ", options.weight_decay,
                             "; expected 0 <= beta < 1, epsilon > 0, weight_decay >= 0");

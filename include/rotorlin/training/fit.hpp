@@ -97,7 +97,7 @@ inline void check_options(const FitOptions& options) {
                   "; expected epochs and batch_size >= 1, patience and min_delta >= 0");
   }
   if (!(options.min_learning_rate >= 0 && options.learning_rate >= options.min_learning_rate &&
-        std::isfinite(options.learning_rate))) {
+        detail::is_finite(options.learning_rate))) {
     throw_invalid("fit: learning_rate = ", options.learning_rate,
                   ", min_learning_rate = ", options.min_learning_rate,
                   "; expected 0 <= min_learning_rate <= learning_rate < infinity");
@@ -143,7 +143,7 @@ class Fit {
   FitResult run_epochs() {
     Random random(options_.seed);
     record();
-    if (!std::isfinite(criterion()))
+    if (!detail::is_finite(criterion()))
       throw_domain("fit: the loss of the ", L::type_name, " is not finite at the start");
     keep();
     double last_progress = criterion();
@@ -155,7 +155,7 @@ class Fit {
       if (stop != FitStop::finished) break;
       ++result_.epochs;
       record();
-      if (!std::isfinite(result_.loss.back()) || !std::isfinite(criterion())) {
+      if (!detail::is_finite(result_.loss.back()) || !detail::is_finite(criterion())) {
         stop = FitStop::diverged;
         break;
       }
@@ -234,7 +234,7 @@ class Fit {
       const double batch_loss = full_batch() ? step(train_.x, scratch(residual_, train_.y.rows(), count))
                                              : step_on_batch(begin, count);
       sum += batch_loss * static_cast<double>(count);
-      if (!std::isfinite(sum) || !all_finite(layer_.parameters())) return FitStop::diverged;
+      if (!detail::is_finite(sum) || !all_finite(layer_.parameters())) return FitStop::diverged;
       const bool more = begin + count < train_.size();
       if (more && options_.progress && seconds() - reported_ >= options_.progress_interval &&
           !report(sum / static_cast<double>(begin + count))) {

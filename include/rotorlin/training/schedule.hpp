@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
@@ -19,7 +20,7 @@ class CosineSchedule {
   /// std::invalid_argument unless 0 <= minimum <= base < infinity, 0 <= warmup <= steps and steps >= 1.
   explicit CosineSchedule(double base, double minimum, Index steps, Index warmup = 0)
       : base_(base), minimum_(minimum), steps_(steps), warmup_(warmup) {
-    if (!(minimum >= 0 && base >= minimum && std::isfinite(base)) || steps < 1 || warmup < 0 ||
+    if (!(minimum >= 0 && base >= minimum && detail::is_finite(base)) || steps < 1 || warmup < 0 ||
         warmup > steps) {
       detail::throw_invalid("CosineSchedule: rates ", base, " to ", minimum, ", ", warmup, " of ", steps,
                             " steps warm-up; expected 0 <= minimum <= base and 0 <= warm-up <= steps >= 1");
