@@ -123,6 +123,8 @@ TEST_CASE("decomposition: bad input") {
   CHECK_THROWS_AS(planes.phi(b, 2), std::invalid_argument);
   CHECK_THROWS_WITH(planes.phi(Bivector<double, Dynamic>(5), 1),
                     Catch::Matchers::Contains("Cl(5)") && Catch::Matchers::Contains("Cl(4)"));
+  CHECK_THROWS_WITH(planes.compute(b, static_cast<DecompositionMethod>(2)),
+                    Catch::Matchers::Contains("method = 2"));
   Rotor<double, Dynamic> wrong(5);
   CHECK_THROWS_AS(planes.rotor(wrong), std::invalid_argument);
   VectorX<double> short_of(7);

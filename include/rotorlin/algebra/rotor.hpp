@@ -38,7 +38,8 @@ inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1;
 /// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
 template <class Scalar, int N>
 void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
-  Eigen::Matrix<Scalar, octet, octet> low = Eigen::Matrix<Scalar, octet, octet>::Zero();
+  using Square = Eigen::Matrix<Scalar, octet, octet, Eigen::ColMajor>;
+  Square low = Square::Zero();
   for (unsigned j = 0; j < octet; ++j) {
     low(j, j) = Scalar(parity_sign(j)) * v[0];
     for (unsigned k = 1; k < 4 && k < n; ++k) {

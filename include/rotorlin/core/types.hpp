@@ -3,7 +3,8 @@
 /// Names used throughout: Eigen's Index and Dynamic, and the shapes in which batches and parameters travel.
 ///
 /// A batch is a column-major matrix, features x batch: one sample a column. It is the same memory as
-/// PyTorch's contiguous (row-major) batch x features tensor.
+/// PyTorch's contiguous (row-major) batch x features tensor. The order is part of every type here, so that a
+/// program may compile with EIGEN_DEFAULT_TO_ROW_MAJOR; its own row-major matrices are copied where they go in.
 #pragma once
 
 #include "rotorlin/core/config.hpp"
@@ -16,9 +17,9 @@ using Eigen::Dynamic;
 using Eigen::Index;
 
 template <class Scalar>
-using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic>;
+using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic, Eigen::ColMajor>;
 template <class Scalar>
-using VectorX = Eigen::Matrix<Scalar, Dynamic, 1>;
+using VectorX = Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor>;
 
 template <class Scalar>
 using MatrixRef = Eigen::Ref<Matrix<Scalar>>;

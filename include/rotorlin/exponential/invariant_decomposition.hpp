@@ -92,13 +92,17 @@ class InvariantDecomposition {
   }
 
   /// The same by either method. The planes of the power iteration are made orthogonal, each to those before
-  /// it (PowerIteration has its own parts), and are allocated for.
+  /// it (PowerIteration has its own parts), and are allocated for. \throws std::invalid_argument for a method
+  /// outside of the enumeration.
   void compute(const BivectorType& b, DecompositionMethod method) {
-    if (method == DecompositionMethod::power_iteration) {
-      iterate(b);
-    } else {
-      compute(b);
+    switch (method) {
+      case DecompositionMethod::exact:
+        return compute(b);
+      case DecompositionMethod::power_iteration:
+        return iterate(b);
     }
+    detail::throw_invalid("InvariantDecomposition: method = ", static_cast<int>(method),
+                          ", expected one of the enumeration DecompositionMethod");
   }
 
   int dimension() const { return static_cast<int>(basis_.rows()); }
@@ -178,7 +182,7 @@ class InvariantDecomposition {
       detail::throw_invalid("InvariantDecomposition::phi: bivector of ", h.signature(),
                             ", expected one of Cl(", dimension(), ")");
     }
-    using Block = Eigen::Matrix<Scalar, 2, 2>;
+    using Block = Eigen::Matrix<Scalar, 2, 2, Eigen::ColMajor>;
     const Block turn{{Scalar(0), Scalar(1)}, {Scalar(-1), Scalar(0)}};
     const auto scaled_rotation = [&](Scalar angle) {
       const Block rotation = std::cos(angle) * Block::Identity() + Scalar(sign) * std::sin(angle) * turn;

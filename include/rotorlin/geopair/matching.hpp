@@ -36,7 +36,7 @@ namespace detail {
 /// Nodes 0 ... n-1 are vertices, those above are blossoms. The costs are even, which keeps all duals integer:
 /// tight edges make all y of one tree odd or all even.
 class BlossomMatching {
-  using Cost = Eigen::Matrix<std::int64_t, Dynamic, Dynamic>;
+  using Cost = Matrix<std::int64_t>;
 
  public:
   /// The mate of every vertex. cost: n x n, symmetric, even numbers; n even.
@@ -384,8 +384,7 @@ inline Pairs minimum_cost_matching(const ConstMatrixRef<double>& cost) {
   const auto [low, high] = detail::check_symmetric("minimum_cost_matching", cost);
   const Index n = cost.rows();
   const Index even = n + n % 2;  // an odd vertex is matched to one that costs nothing
-  Eigen::Matrix<std::int64_t, Dynamic, Dynamic> whole =
-      Eigen::Matrix<std::int64_t, Dynamic, Dynamic>::Zero(even, even);
+  Matrix<std::int64_t> whole = Matrix<std::int64_t>::Zero(even, even);
   const double scale = high > low ? 0x1p40 / (high - low) : 0;
   for (Index j = 0; j < n; ++j) {
     for (Index i = 0; i < n; ++i) {

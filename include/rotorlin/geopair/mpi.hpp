@@ -50,7 +50,7 @@ class WireWriter {
     put_list(values.data(), values.size());
   }
   template <class T, int Rows, int Cols>
-  void put(const Eigen::Matrix<T, Rows, Cols>& m) {
+  void put(const Eigen::Matrix<T, Rows, Cols, Eigen::ColMajor>& m) {
     put(m.rows());
     put(m.cols());
     append(m.data(), static_cast<std::size_t>(m.size()) * sizeof(T));
