@@ -337,6 +337,12 @@ TEST_CASE("Impossible networks are refused") {
   CHECK_THROWS_WITH(make(8, 8, o), Contains("epsilon = 0"));
   o.epsilon = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_AS(make(8, 8, o), std::invalid_argument);
+  CHECK_THROWS_WITH(make(8, 8, network_options(8, 1, 1, static_cast<Activation>(7))),
+                    Contains("activation = 7") && Contains("Activation"));
+  CHECK_THROWS_AS(make(8, 8, network_options(8, 1, 1, static_cast<Activation>(-1))), std::invalid_argument);
+  o = network_options(8, 1, 1);
+  o.kernel = static_cast<Kernel>(-2);
+  CHECK_THROWS_WITH(make(8, 8, o), Contains("kernel = -2"));
   o = network_options(8, 1, 1, Activation::relu);
   CHECK_THROWS_WITH(make(8, 8, o).prelu_weight(), Contains("relu"));
   CHECK_THROWS_WITH(activation_from_string("tanh"), Contains("tanh") && Contains("leaky_relu"));

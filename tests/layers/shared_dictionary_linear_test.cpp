@@ -114,6 +114,11 @@ TEST_CASE("what does not make a layer is refused") {
   CHECK_THROWS_AS(SharedDictionaryLinear<float>(dictionary, c, CoefficientStorage::dense,
                                                 DictionarySide::input, VectorX<float>::Zero(3)),
                   std::invalid_argument);
+  CHECK_THROWS_WITH(SharedDictionaryLinear<float>(dictionary, c, static_cast<CoefficientStorage>(2)),
+                    Contains("storage = 2"));
+  CHECK_THROWS_WITH(
+      SharedDictionaryLinear<float>(dictionary, c, CoefficientStorage::dense, static_cast<DictionarySide>(5)),
+      Contains("side = 5"));
   CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>(3, 0)), std::invalid_argument);
   CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Zero(2, 2), Rows{0}), std::invalid_argument);
   CHECK_THROWS_AS(SharedDictionary<float>(Matrix<float>::Zero(2, 2), Rows{0, 0}), std::invalid_argument);

@@ -37,6 +37,14 @@ inline constexpr std::array<std::pair<Activation, std::string_view>, 7> activati
     {Activation::elu, "elu"},
 }};
 
+/// Whether a value, which may come from a cast, is one of the enumeration.
+inline bool is_activation(Activation activation) {
+  for (const auto& [value, name] : activation_names) {
+    if (value == activation) return true;
+  }
+  return false;
+}
+
 inline std::string_view to_string(Activation activation) {
   for (const auto& [value, name] : activation_names) {
     if (value == activation) return name;

@@ -275,13 +275,18 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   /// The rotor layers, with the parameters that were in force at the last call. Copies make their own.
   struct State {
     State() = default;
-    State(const State& other) : rotors(other.rotors) {}
+    State(const State& other) : rotors(other.locked_rotors()) {}
     State& operator=(const State& other) {
       ready = false;
-      rotors = other.rotors;
+      rotors = other.locked_rotors();
       return *this;
     }
-    std::mutex mutex;
+    /// The other thread may be in its first `forward`, which changes them.
+    std::vector<RotorLinear<S>> locked_rotors() const {
+      const std::lock_guard lock(mutex);
+      return rotors;
+    }
+    mutable std::mutex mutex;
     bool ready = false;
     VectorX<S> parameters;
     std::vector<RotorLinear<S>> rotors;
@@ -321,6 +326,10 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
       detail::throw_invalid("RotorNetwork: hidden = ", options.hidden, ", depth = ", options.depth,
                             ", width = ", options.width, "; expected hidden from 2 to ", most_features,
                             ", depth >= 0, width >= 1, and at most ", most_branches, " branches");
+    }
+    if (!is_activation(options.activation)) {
+      detail::throw_invalid("RotorNetwork: activation = ", static_cast<int>(options.activation),
+                            "; expected one of the enumeration Activation");
     }
     if (!(options.epsilon > 0 && detail::is_finite(options.epsilon)))
       detail::throw_invalid("RotorNetwork: epsilon = ", options.epsilon, "; expected a number > 0");

@@ -152,16 +152,22 @@ class Sandwich {
       detail::PackBuffer<S>& memory = workspace.threads_[static_cast<std::size_t>(thread)];
       if (part >= tiles) {
         const Index sample = tiles * tile_lanes + (part - tiles);
-        act<K, 1>(op, x.col(sample).data(), y.col(sample).data(), memory.reserve(4 * size()));
+        act<K, 1>(op, x.col(sample).data(), y.col(sample).data(), memory.reserve(memory_size<K>()));
         return;
       }
       const Index sample = part * tile_lanes;
       const Index count = std::min<Index>(tile_lanes, batch - sample);
-      S* tile = memory.reserve(5 * size() * tile_lanes);
+      S* tile = memory.reserve((size() + memory_size<K>()) * tile_lanes);
       detail::load_tile<S, tile_lanes>(x.col(sample).data(), x.outerStride(), size(), count, tile);
       act<K, tile_lanes>(op, tile, tile, tile + size() * tile_lanes);
       detail::store_tile<S, tile_lanes>(tile, size(), y.col(sample).data(), y.outerStride(), count);
     });
+  }
+
+  /// Scalars a sample that `act` needs.
+  template <class K>
+  Index memory_size() const {
+    return 2 * size() + K::scratch_size(n_);
   }
 
   /// y = r x s~ for packs of W samples; x and y may be the same.
