@@ -112,6 +112,50 @@ inline void write_file(const std::filesystem::path& path, const std::string& con
   fail(error ? error.message() : "");
 }
 
+/// A folder of files that appears under its name at `commit()`, whole, or not at all.
+class NewFolder {
+ public:
+  /// \throws std::runtime_error where `target` exists and is not an empty folder, or can't be made.
+  explicit NewFolder(const std::filesystem::path& target) : target_(check(target)), path_(target_) {
+    path_ += "." + std::to_string(::getpid()) + ".tmp";
+    try {
+      if (target_.has_parent_path()) std::filesystem::create_directories(target_.parent_path());
+      if (!std::filesystem::create_directory(path_))
+        throw std::runtime_error(path_.string() + " is there already");
+    } catch (const std::filesystem::filesystem_error& error) {
+      throw std::runtime_error(target.string() + " can't be made: " + error.code().message());
+    }
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+
+  /// Where its files are to be written.
+  const std::filesystem::path& path() const { return path_; }
+  void commit() {
+    std::error_code error;
+    std::filesystem::rename(path_, target_, error);
+    if (error) throw std::runtime_error(target_.string() + " can't be written: " + error.message());
+    path_.clear();
+  }
+
+  /// `target` without a slash at its end, if a folder may appear there. To be called before the work.
+  static std::filesystem::path check(std::filesystem::path target) {
+    if (!target.has_filename()) target = target.parent_path();
+    const auto status = std::filesystem::symlink_status(target);
+    if (std::filesystem::exists(status) &&
+        (!std::filesystem::is_directory(status) || !std::filesystem::is_empty(target)))
+      throw std::runtime_error(target.string() + " is there and not an empty folder; name a new one");
+    return target;
+  }
+
+ private:
+  std::filesystem::path target_, path_;
+};
+
 /// Makes a folder where it is missing, for tables (.csv) and plots (.svg). \throws std::runtime_error where
 /// no file can be written into it, or where such a file is one of the inputs or no regular file: to be learnt
 /// before hours of work, not after.

@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/geopair/gram_accumulator.hpp"
 #include "rotorlin/io/safetensors.hpp"
 
@@ -87,7 +92,12 @@ std::string_view npy_entry(std::string_view header, const char* key, const std::
 
 /// The array of an .npy file, versions 1 to 3
 /// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-Samples parse_npy(std::span<const std::byte> bytes, Index features, const std::string& where) {
+struct Array {
+  DType dtype;
+  std::vector<Index> shape;
+  std::span<const std::byte> bytes;
+};
+Array parse_npy(std::span<const std::byte> bytes, const std::string& where) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with("\x93NUMPY") || text.size() < 12) throw_runtime(where, " is not an .npy file");
   const auto byte = [&](std::size_t i) {
@@ -99,7 +109,7 @@ Samples parse_npy(std::span<const std::byte> bytes, Index features, const std::s
   if (length > text.size() - begin) throw_runtime(where, " ends within its header of ", length, " bytes");
   const std::string_view header = text.substr(begin, length);
 
-  Samples samples{DType::f32, 0, features, bytes.subspan(begin + length)};
+  Array samples{DType::f32, {}, bytes.subspan(begin + length)};
   const std::string_view descr = npy_entry(header, "descr", where);
   if (descr.starts_with("'<f8'")) {
     samples.dtype = DType::f64;
@@ -112,7 +122,7 @@ Samples parse_npy(std::span<const std::byte> bytes, Index features, const std::s
   if (!npy_entry(header, "fortran_order", where).starts_with("False"))
     throw_runtime(where, " is in Fortran's order; save numpy.ascontiguousarray(x)");
 
-  std::vector<Index> shape;
+  std::vector<Index>& shape = samples.shape;
   std::string_view list = npy_entry(header, "shape", where);
   if (!list.starts_with('(')) throw_runtime(where, ": the shape is not a tuple");
   list = list.substr(1, list.find(')') - 1);
@@ -128,7 +138,6 @@ Samples parse_npy(std::span<const std::byte> bytes, Index features, const std::s
     shape.push_back(value);
     list.remove_prefix(static_cast<std::size_t>(rest - list.data()));
   }
-  samples.count = samples_of(shape, features, where);
   std::size_t expected = rotorlin::size_of(samples.dtype);
   for (const Index dimension : shape) {
     if (__builtin_mul_overflow(expected, static_cast<std::size_t>(dimension), &expected))
@@ -147,10 +156,10 @@ Matrix<double> read_gram(const std::filesystem::path& file, Index features,
                          const std::function<void(double)>& advanced) {
   const std::string where = file.string();
   rotorlin::GramAccumulator gram(features);
+  Index total = 0;
   const auto add_all = [&](const std::vector<Samples>& parts) {
-    Index total = 0, done = 0;
+    Index done = 0;
     for (const Samples& part : parts) total += part.count;
-    if (total == 0) throw_runtime(where, " has no samples");
     try {
       for (const Samples& part : parts) {
         accumulate(part, gram, where, [&](Index count) {
@@ -164,7 +173,8 @@ Matrix<double> read_gram(const std::filesystem::path& file, Index features,
   };
   if (file.extension() == ".npy") {
     const rotorlin::detail::MappedFile mapped(file);
-    add_all({parse_npy(mapped.bytes(), features, where)});
+    const Array array = parse_npy(mapped.bytes(), where);
+    add_all({{array.dtype, samples_of(array.shape, features, where), features, array.bytes}});
   } else {
     const rotorlin::SafetensorsFile tensors(file);
     std::vector<Samples> parts;
@@ -174,15 +184,127 @@ Matrix<double> read_gram(const std::filesystem::path& file, Index features,
     }
     add_all(parts);
   }
-  return gram.gram();
+  return total == 0 ? Matrix<double>() : gram.gram();
 }
 
-std::filesystem::path find_activations(const std::filesystem::path& folder, const std::string& name) {
-  for (const char* ending : {".safetensors", ".npy"}) {
-    const std::filesystem::path file = folder / (name + ending);
-    if (std::filesystem::exists(file)) return file;
+namespace {
+
+class ActivationFolder : public LayerInputs {
+ public:
+  explicit ActivationFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+    if (!std::filesystem::is_directory(folder_))
+      throw_runtime(folder_.string(), " is no folder of activations");
   }
-  return {};
+  bool contains(const std::string& layer) const override { return !file(layer).empty(); }
+  Index features(const std::string& layer) const override {
+    const std::filesystem::path path = file(layer);
+    std::vector<Index> shape;
+    if (path.extension() == ".npy") {
+      const rotorlin::detail::MappedFile mapped(path);
+      shape = parse_npy(mapped.bytes(), path.string()).shape;
+    } else {
+      const rotorlin::SafetensorsFile tensors(path);
+      if (tensors.tensors().empty()) throw_runtime(path.string(), " holds no tensor");
+      shape = tensors.tensors().front().shape;
+    }
+    if (shape.size() < 2)
+      throw_runtime(path.string(), " has shape ", rotorlin::detail::shape(shape),
+                    ", expected samples x features");
+    return shape.back();
+  }
+  Matrix<double> gram(const std::string& layer, const std::function<void(double)>& advanced) const override {
+    return read_gram(file(layer), features(layer), advanced);
+  }
+  /// Empty where there is none.
+  std::filesystem::path file(const std::string& layer) const override {
+    for (const char* ending : {".safetensors", ".npy"}) {
+      const std::filesystem::path file = folder_ / (layer + ending);
+      if (std::filesystem::exists(file)) return file;
+    }
+    return {};
+  }
+  std::string lacks() const override { return folder_.string() + " has no activations for"; }
+  std::string expected(const std::string& layer) const override {
+    return layer + ".safetensors or " + layer + ".npy";
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+class GramFile : public LayerInputs {
+ public:
+  explicit GramFile(const std::filesystem::path& path) : file_(path) {
+    tokens_ = metadata("tokens");
+    same_ = metadata("same_inputs");
+    for (const auto& [layer, count] : tokens_.items()) {
+      if (!count.is_number_unsigned())
+        throw_runtime(path.string(), ": the tokens of '", layer, "' are ", count.dump(),
+                      ", expected a count");
+    }
+    for (const auto& [layer, other] : same_.items()) {
+      if (!other.is_string())
+        throw_runtime(path.string(), ": same_inputs of '", layer, "' is ", other.dump(), ", expected a name");
+    }
+  }
+  bool contains(const std::string& layer) const override { return file_.contains(tensor(layer)); }
+  Index features(const std::string& layer) const override {
+    const std::vector<Index>& shape = file_.info(tensor(layer)).shape;
+    if (shape.size() != 2 || shape[0] != shape[1] || shape[0] == 0) {
+      throw_runtime(file_.path().string(), ": '", tensor(layer), "' has shape ",
+                    rotorlin::detail::shape(shape), ", expected a Gram matrix, features x features");
+    }
+    return shape[0];
+  }
+  Matrix<double> gram(const std::string& layer, const std::function<void(double)>&) const override {
+    const std::string name = tensor(layer), where = file_.path().string() + ": '" + name + "'";
+    features(layer);
+    const auto count = tokens_.find(name);
+    if (count != tokens_.end() && *count == 0) return {};
+    const Matrix<double> stored = file_.matrix<double>(name);
+    Matrix<double> gram = 0.5 * (stored + stored.transpose());
+    if (!rotorlin::detail::all_finite(gram)) throw_runtime(where, " has NaN or infinite entries");
+    const double scale = gram.diagonal().cwiseAbs().maxCoeff();
+    if ((stored - gram).cwiseAbs().maxCoeff() > 1e-3 * scale || gram.diagonal().minCoeff() < 0)
+      throw_runtime(where, " is no Gram matrix: it is not symmetric, or negative on its diagonal");
+    if (count != tokens_.end()) gram /= count->get<double>();
+    return gram;
+  }
+  std::filesystem::path file(const std::string&) const override { return file_.path(); }
+  std::string lacks() const override { return file_.path().string() + " has no Gram matrix for"; }
+  std::string expected(const std::string& layer) const override { return "a tensor '" + layer + "'"; }
+
+ private:
+  /// JSON {LAYER: value}, empty where there is none.
+  nlohmann::json metadata(const std::string& key) const {
+    const auto found = file_.metadata().find(key);
+    if (found == file_.metadata().end()) return nlohmann::json::object();
+    try {
+      nlohmann::json values = rotorlin::detail::parse_strict_json(found->second);
+      if (!values.is_object()) throw_runtime("it is no object");
+      return values;
+    } catch (const std::exception& error) {
+      throw_runtime(file_.path().string(), ": the metadata '", key,
+                    "' is not JSON {LAYER: value}: ", error.what());
+    }
+  }
+  std::string tensor(const std::string& layer) const {
+    const auto found = same_.find(layer);
+    return file_.contains(layer) || found == same_.end() ? layer : found->get<std::string>();
+  }
+
+  rotorlin::SafetensorsFile file_;
+  nlohmann::json tokens_, same_;
+};
+
+}  // namespace
+
+std::unique_ptr<LayerInputs> open_activations(const std::filesystem::path& folder) {
+  return std::make_unique<ActivationFolder>(folder);
+}
+
+std::unique_ptr<LayerInputs> open_grams(const std::filesystem::path& file) {
+  return std::make_unique<GramFile>(file);
 }
 
 }  // namespace examples

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "presets.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/io/safetensors.hpp"
 
@@ -26,26 +27,21 @@ struct Slot {
   Index out, in;
   std::string reads;  ///< what it reads: slots with the same share a Gram matrix
   rotorlin::DType dtype = rotorlin::DType::f32;
+  bool transposed = false;  ///< in x out in its file
 };
-
-/// Which tensors are compressed: `name` with one * for the number of the layer, and the file of activations
-/// that stands in for a missing one of the tensor's own name, written likewise.
-struct NamePattern {
-  std::string name, type, reads;
-};
-
-/// The names of Hugging Face's Llama.
-std::vector<NamePattern> llama_patterns();
-
-/// "NAME:TYPE" or "NAME:TYPE:READS". \throws std::invalid_argument on anything else.
-NamePattern parse_pattern(const std::string& text);
 
 struct Sources {
   std::filesystem::path model;
-  std::vector<NamePattern> patterns = llama_patterns();      ///< safetensors only
-  std::filesystem::path activations;                         ///< safetensors only: a folder
+  std::vector<NamePattern> patterns;                         ///< safetensors only; none: those of the preset
+  std::string preset;                                        ///< safetensors only; empty: by config.json
+  std::filesystem::path activations, grams;                  ///< safetensors only: a folder, or a file
   std::filesystem::path calibration, evaluation, tokenizer;  ///< llama2.c only
   Index tokens = 65536;                                      ///< llama2.c only: for calibration
+
+  /// Everything that was named, files and folders.
+  std::vector<std::filesystem::path> paths() const {
+    return {model, activations, grams, calibration, evaluation, tokenizer};
+  }
 };
 
 using Advance = std::function<void(double)>;
@@ -55,11 +51,20 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   const std::vector<Slot>& slots() const { return slots_; }
+  /// What was found and what will be done with it, in lines.
+  virtual std::string summary() const = 0;
+  /// What else than its files decides about a checkpoint's compression.
+  virtual std::string remarks() const { return ""; }
+  /// Every file that is read.
+  virtual std::vector<std::filesystem::path> inputs() const = 0;
+  /// Of the files, without what in them does not belong.
+  virtual double bytes() const = 0;
   /// out x in. Callable from several threads.
   virtual Matrix<double> weight(std::size_t slot) const = 0;
   /// The bias that belongs to a slot, or an empty vector.
   virtual rotorlin::VectorX<float> bias(std::size_t slot) const = 0;
-  /// found(reads, E[x x^T]) for everything that is read, one after another.
+  /// found(reads, E[x x^T]) for everything that is read, one after another; an empty matrix where there were
+  /// no samples.
   virtual void for_each_gram(const std::function<void(const std::string&, Matrix<double>)>& found,
                              const Advance& advanced) const = 0;
   /// Adds all that is not compressed to a file, and to its description what the way back needs. The
@@ -74,8 +79,9 @@ class Checkpoint {
   std::vector<Slot> slots_;
 };
 
-/// A file ending in .safetensors or a folder of these; else llama2.c. \throws std::runtime_error, naming the
-/// file, on files that are damaged, without any matrix to compress, or without activations for one.
+/// What CheckpointFiles takes, ending in .safetensors or .json where it is a file; else llama2.c. \throws
+/// std::runtime_error, naming the file, on files that are damaged or missing, without any matrix to compress,
+/// or without activations for one.
 std::unique_ptr<Checkpoint> open_checkpoint(const Sources& sources);
 std::unique_ptr<Checkpoint> open_llama(const Sources& sources);
 std::unique_ptr<Checkpoint> open_tensors(const Sources& sources);
@@ -84,8 +90,9 @@ std::unique_ptr<Checkpoint> open_tensors(const Sources& sources);
 /// and what does not fit.
 void write_llama(const rotorlin::SafetensorsFile& compressed, const nlohmann::json& description,
                  const std::filesystem::path& target);
+/// One file, or with `as_folder` a new folder of the files, and the index, that the checkpoint came in.
 void write_tensors(const rotorlin::SafetensorsFile& compressed, const nlohmann::json& description,
-                   const std::filesystem::path& target);
+                   const std::filesystem::path& target, bool as_folder);
 
 inline constexpr const char* description_key = "compressed_checkpoint";
 

@@ -44,7 +44,7 @@ void for_each_other(Llama& model, const F& f) {
 class LlamaCheckpoint : public Checkpoint {
  public:
   explicit LlamaCheckpoint(const Sources& sources)
-      : model_(Llama::load(sources.model)), places_(places(model_.config())) {
+      : sources_(sources), model_(Llama::load(sources.model)), places_(places(model_.config())) {
     for (const auto [l, p] : places_) {
       slots_.push_back({projection_name(l, p), name(p), model_.out_features(p), model_.in_features(p),
                         projection_name(l, reader(p))});
@@ -78,6 +78,16 @@ class LlamaCheckpoint : public Checkpoint {
     windows_ = Windows(model_, calibration_, std::max<Index>(1, sources.tokens / length)).count();
     Windows(model_, evaluation_, 1);
   }
+
+  std::string summary() const override {
+    return sources_.model.string() + ": in the format of llama2.c, " + std::to_string(slots_.size()) +
+           " projections of " + std::to_string(model_.config().layers) + " layers\n";
+  }
+  std::string remarks() const override { return std::to_string(windows_) + " windows"; }
+  std::vector<std::filesystem::path> inputs() const override {
+    return {sources_.model, sources_.calibration, sources_.evaluation, sources_.tokenizer};
+  }
+  double bytes() const override { return static_cast<double>(std::filesystem::file_size(sources_.model)); }
 
   Matrix<double> weight(std::size_t slot) const override {
     const auto [l, p] = places_.at(slot);
@@ -119,6 +129,7 @@ class LlamaCheckpoint : public Checkpoint {
   }
 
  private:
+  Sources sources_;
   Llama model_;
   std::vector<Place> places_;  // of the slots
   std::vector<Token> calibration_, evaluation_;

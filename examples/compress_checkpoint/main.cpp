@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "common/arguments.hpp"
+#include "common/output.hpp"
 #include "common/progress.hpp"
 #include "compress.hpp"
 
@@ -17,11 +18,13 @@ constexpr const char* usage =
     R"(Compresses the linear layers of a transformer without training, by dictionaries that they share.
 
 compress_checkpoint MODEL.bin --calibration FILE [options] --out FILE.safetensors
-compress_checkpoint MODEL.safetensors --activations FOLDER [options] --out FILE.safetensors
-compress_checkpoint --decompress FILE.safetensors --out FILE [MODEL and its data, to check the errors]
+compress_checkpoint MODEL --activations FOLDER | --grams FILE [options] --out FILE.safetensors
+compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and its data, to check the errors]
 
   MODEL              in the format of llama2.c (float32, version 0), or ending in .safetensors, or a folder
-                     of .safetensors files
+                     of Hugging Face's, or its model.safetensors.index.json. Where there is an index, the files
+                     and tensors that it names are the model; without, one file or a whole set of shards is
+  --out              of --decompress: FILE.safetensors, or a new folder, which gets the original's files
 
   --calibration FILE, --evaluation FILE
                      llama2.c: tokens as 16-bit words, or .txt (single newlines separate stories, empty lines
@@ -32,10 +35,15 @@ compress_checkpoint --decompress FILE.safetensors --out FILE [MODEL and its data
   --activations FOLDER
                      safetensors: what the layers read, samples x features, as NAME.safetensors or NAME.npy,
                      where NAME is that of the weight's tensor without its .weight
-  --pattern NAME:TYPE[:READS]
-                     which tensors are compressed, * for the number of the layer, a type for those with the
-                     same place in every layer, and whose activations serve where NAME has none; any number
-                     of times (default: Hugging Face's Llama)
+  --grams FILE       safetensors: sums of x x^T of what the layers read, features x features, by the same
+                     NAMEs, as tools/collect_grams.py writes them
+  --preset NAME      whose names the tensors have: llama (Mistral, Qwen2, Gemma, ...), gpt2, opt or bert
+                     (default: by model_type in the model's config.json, else llama)
+  --pattern NAME:TYPE[:READS][:linear|:transposed]
+                     which tensors are compressed instead of the preset's, * for a number, a type for those
+                     with the same place in every layer, and whose activations serve where NAME has none; any
+                     number of times. Weights lie out x in (linear) or in x out (transposed, as GPT-2's Conv1D):
+                     for square ones this, or the preset, must say it
 
   --ratio R          part of the bytes to remove, 0 <= R < 1 (default: 0.3)
   --method NAME      plain_svd, svd_llm, basis_sharing, sparse_single, geopair_dense or geopair_sparse
@@ -75,7 +83,6 @@ Options parse(int count, char** values) {
   Options options;
   Sources& sources = options.sources;
   Arguments arguments(count, values, usage);
-  bool own_patterns = false;
   constexpr long many = 1000000000;
   while (arguments.next()) {
     if (arguments.is("--out")) {
@@ -92,9 +99,11 @@ Options parse(int count, char** values) {
       sources.tokens = arguments.number(1, many);
     } else if (arguments.is("--activations")) {
       sources.activations = arguments.value();
+    } else if (arguments.is("--grams")) {
+      sources.grams = arguments.value();
+    } else if (arguments.is("--preset")) {
+      sources.preset = preset_named(arguments.value()).name;
     } else if (arguments.is("--pattern")) {
-      if (!own_patterns) sources.patterns.clear();
-      own_patterns = true;
       sources.patterns.push_back(parse_pattern(arguments.value()));
     } else if (arguments.is("--ratio")) {
       options.compressor.ratio = arguments.real(0, 0.9999);
@@ -141,11 +150,14 @@ Options parse(int count, char** values) {
     }
   }
   if (options.out.empty()) arguments.fail("no file to write: --out is missing");
-  if (options.decompress.empty() && sources.model.empty()) arguments.fail("no model was given");
-  if (options.decompress.empty() && options.out.extension() != ".safetensors")
-    arguments.fail("--out: '" + options.out.string() + "' does not end in .safetensors");
-  if (std::filesystem::is_directory(options.out))
-    arguments.fail("--out: '" + options.out.string() + "' is a folder, expected a file");
+  if (!sources.activations.empty() && !sources.grams.empty())
+    arguments.fail("--activations and --grams: choose one");
+  if (options.decompress.empty()) {
+    if (sources.model.empty()) arguments.fail("no model was given");
+    if (options.out.extension() != ".safetensors")
+      arguments.fail("--out: '" + options.out.string() + "' does not end in .safetensors");
+    output_file(options.out, sources.paths());
+  }
   return options;
 }
 
