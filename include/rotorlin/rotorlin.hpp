@@ -25,6 +25,7 @@
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/symmetric_eigen.hpp"
+#include "rotorlin/core/text.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/exponential/derivative.hpp"

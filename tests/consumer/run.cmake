@@ -13,6 +13,7 @@ else()
   set(argument -D ROTORLIN_SOURCE=${rotorlin_source})
 endif()
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${work}/build -G ${generator} -D
-    CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=None ${argument})
+    CMAKE_CXX_COMPILER=${compiler} -D CMAKE_BUILD_TYPE=None -D
+    CMAKE_MODULE_PATH=${CMAKE_CURRENT_LIST_DIR}/modules ${argument})
 run(${CMAKE_COMMAND} --build ${work}/build)
 run(${work}/build/consumer)

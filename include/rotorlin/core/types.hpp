@@ -16,6 +16,11 @@ namespace rotorlin {
 using Eigen::Dynamic;
 using Eigen::Index;
 
+namespace detail {
+/// No layer has more features: enough for everything, and the next power of two, doubled, is still an Index.
+inline constexpr Index max_features = Index{1} << (sizeof(Index) > 4 ? 40 : 28);
+}  // namespace detail
+
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Dynamic, Dynamic, Eigen::ColMajor>;
 template <class Scalar>

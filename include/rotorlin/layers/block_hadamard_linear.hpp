@@ -135,7 +135,7 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
   static Index padded(Index in) { return static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(in))); }
 
   static Index number_of_weights(Index in, Index out, Index blocks) {
-    constexpr Index limit = Index{1} << 40;  // so that the next power of two exists
+    constexpr Index limit = detail::max_features;  // so that the next power of two exists
     const bool possible = in >= 1 && in <= limit && out >= 1 && blocks >= 1;
     if (!possible || !std::has_single_bit(static_cast<std::size_t>(blocks)) || blocks > padded(in) ||
         blocks > out) {

@@ -324,7 +324,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   };
 
   static Options complete(Index in, Index out, Options options) {
-    constexpr Index most = Index{1} << 40;
+    constexpr Index most = detail::max_features;
     if (in < 2 || out < 2 || in > most || out > most) {
       detail::throw_invalid("RotorLinear: in = ", in, ", out = ", out,
                             "; both must be at least 2 and at most ", most);

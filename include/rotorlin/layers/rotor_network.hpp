@@ -24,6 +24,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -35,6 +36,7 @@
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/text.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/activation.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
@@ -236,7 +238,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
                           {"single_rotor", detail::option_text(options_.single_rotor)},
                           {"use_permutations", detail::option_text(options_.use_permutations)},
                           {"normalize", detail::option_text(options_.normalize)},
-                          {"epsilon", real_text(options_.epsilon)},
+                          {"epsilon", detail::format_real(options_.epsilon)},
                           {"activation", std::string(to_string(options_.activation))},
                           {"residual", detail::option_text(options_.residual)},
                           {"parallel_output", detail::option_text(options_.parallel_output)}};
@@ -418,17 +420,11 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
     return found->second;
   }
 
-  static std::string real_text(double value) {
-    char text[32];
-    return {text, std::to_chars(text, text + sizeof text, value).ptr};
-  }
   static double real_of(const std::string& text) {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc() || rest != end)
+    const std::optional<double> value = detail::parse_real(text);
+    if (!value)
       detail::throw_invalid("layer description: option 'epsilon' is '", text, "', expected a number");
-    return value;
+    return *value;
   }
   static Permutation permutation_of(const std::string& text) {
     Permutation permutation;

@@ -287,7 +287,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     if (!std::is_sorted(pattern_.starts.begin(), pattern_.starts.end()) || pattern_.starts.front() != 0 ||
         pattern_.starts.back() != pattern_.indices.size() ||
         std::any_of(pattern_.indices.begin(), pattern_.indices.end(),
-                    [&](std::uint32_t i) { return Index{i} >= shape_.rows; })) {
+                    [&](std::uint32_t i) { return i >= static_cast<std::uint64_t>(shape_.rows); })) {
       detail::throw_invalid(type_name, ": the pattern of ", shape_.rows, " x ", shape_.cols,
                             " has columns out of order or rows beyond its height");
     }
@@ -395,7 +395,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
 
   template <class M>
   static Shape shape_checked(const M& m) {
-    if (m.rows() > Index{std::numeric_limits<std::uint32_t>::max()}) {
+    if (static_cast<std::uint64_t>(m.rows()) > std::numeric_limits<std::uint32_t>::max()) {
       detail::throw_invalid(type_name, ": coefficients are ", detail::shape(m), ", expected fewer rows");
     }
     return {m.rows(), m.cols()};

@@ -282,7 +282,7 @@ struct SpinorKernel {
         const Index c_to = to / order;
         const Index c_from = from / order;
         const auto unit = static_cast<unsigned>(c_to ^ c_from);
-        const Wide value = entry(r + copy * block, to % order, from % order, Index{unit});
+        const Wide value = entry(r + copy * block, to % order, from % order, static_cast<Index>(unit));
         return alpha * value * static_cast<Wide>(unit_sign(unit, static_cast<unsigned>(c_from)));
       };
       pack_panels(real, real, left, op.left.data() + copy * real * real);
@@ -298,7 +298,7 @@ struct SpinorKernel {
         const Index c_to = to % field;
         const Index c_from = from % field;
         const auto unit = static_cast<unsigned>(c_to ^ c_from);
-        const Wide value = entry(s + part * block, to / field, from / field, Index{unit});
+        const Wide value = entry(s + part * block, to / field, from / field, static_cast<Index>(unit));
         const int sign = unit_sign(static_cast<unsigned>(c_from), unit) * (unit == 0 ? 1 : -1);
         return value * static_cast<Wide>(sign);
       };
