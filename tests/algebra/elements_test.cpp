@@ -266,3 +266,23 @@ TEST_CASE("Operands that live inside the left side") {
   CHECK(dual[1].value() == 3);
   CHECK(dual[1].derivatives() == Eigen::Vector2d(-1.5, 0.5));
 }
+
+TEST_CASE("Static elements are their coefficients and nothing else") {
+  STATIC_REQUIRE(sizeof(Rotor<double, 3>) == 32);
+  STATIC_REQUIRE(sizeof(Vector<float, 3>) == 12);
+  STATIC_REQUIRE(sizeof(Vector<double, 3>) == 24);
+  STATIC_REQUIRE(sizeof(Bivector<float, 3, 0, 1>) == 24);
+  STATIC_REQUIRE(sizeof(Rotor<float, 3, 0, 1>) == 32);
+  STATIC_REQUIRE(sizeof(Multivector<double, 4, 1>) == 256);
+  STATIC_REQUIRE(sizeof(Multivector<float, 1, 1, 1>) == 32);
+  STATIC_REQUIRE(std::is_empty_v<Signature<3, 3, 3>>);
+  STATIC_REQUIRE(sizeof(Signature<Dynamic, 1>) == sizeof(int));
+}
+
+TEST_CASE("A product in an algebra of null vectors alone") {
+  const Rotor<double, 0, 0, 4> r{2, 1, 0, 0, 0, 0, 3, 5};
+  const Bivector<double, 0, 0, 4> b{0, 1, 0, 0, 7, 2};
+  CHECK((r * b) == Multivector<double, 0, 0, 4>(r ^ b));
+  CHECK((r * r.even_part()) == (r ^ r).even_part());
+  CHECK((Rotor<float, 0, 0, 5>() * Rotor<float, 0, 0, 5>()) == Rotor<float, 0, 0, 5>());
+}

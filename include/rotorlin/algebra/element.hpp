@@ -14,17 +14,13 @@
 #include <ostream>
 #include <utility>
 
-#include "rotorlin/algebra/blades.hpp"
+#include "rotorlin/algebra/parts.hpp"
 #include "rotorlin/algebra/signature.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 
 namespace rotorlin {
-
-/// The sets of blades that have a type: all (Multivector), grade 1 (Vector), grade 2 (Bivector), even
-/// (Rotor).
-enum class Part { all, vector, bivector, even };
 
 template <class Scalar, int P, int Q = 0, int R = 0>
 class Multivector;
@@ -37,56 +33,12 @@ class Rotor;
 
 namespace detail {
 
-constexpr Index part_size(Part part, int n) {
-  switch (part) {
-    case Part::vector:
-      return n;
-    case Part::bivector:
-      return n * (n - 1) / 2;
-    case Part::even:
-      return Index{1} << std::max(n - 1, 0);
-    case Part::all:
-      break;
-  }
-  return Index{1} << n;
-}
-
-constexpr bool part_contains(Part part, unsigned blade) {
-  const int grade = std::popcount(blade);
-  switch (part) {
-    case Part::vector:
-      return grade == 1;
-    case Part::bivector:
-      return grade == 2;
-    case Part::even:
-      return grade % 2 == 0;
-    case Part::all:
-      break;
-  }
-  return true;
-}
-
-/// The blades of a part in their public order, and back: blade mask[i], position index[blade] - first.
-struct Blades {
-  const std::uint16_t* mask;
-  const std::uint16_t* index;
-  Index first;
-  Index size;
-};
-
-inline Blades blades_of(Part part, int n) {
-  const BladeTable& table = blade_table(n);
-  if (part == Part::even) return {table.even.data(), table.even_index.data(), 0, part_size(part, n)};
-  const Index first = part == Part::all ? 0 : part == Part::vector ? 1 : 1 + n;
-  return {table.mask.data() + std::min(first, Index{1} << n), table.index.data(), first, part_size(part, n)};
-}
-
 /// Coefficients: inside the object where they are few, on the heap for the 2^n of large or run-time n.
 template <class Scalar, Part part, int N>
 struct ElementStorage {
   static constexpr bool grows_slowly = part == Part::vector || part == Part::bivector;
   static constexpr Index max_size = grows_slowly ? part_size(part, N == Dynamic ? max_dimension : N)
-                                    : N == Dynamic || N > 8 ? Dynamic
+                                    : N == Dynamic || N > max_inline_dimension ? Dynamic
                                                             : part_size(part, N);
   static constexpr Index size = N == Dynamic ? Dynamic : max_size;
   using type =
@@ -94,6 +46,9 @@ struct ElementStorage {
 };
 
 struct ElementTag {};
+
+/// For results whose coefficients are all about to be written.
+struct Uninitialized {};
 
 /// Coefficients of `Derived` over the blades of `part`, in graded order. The operations of the vector space
 /// are those of the coefficients; two operands must have the same signature.
@@ -113,6 +68,10 @@ class Element : public ElementTag {
   /// Zero of the algebra `signature`; for a Dynamic P, the number n does as well.
   explicit Element(const SignatureType& signature) : signature_(signature) {
     coeffs_.setZero(part_size(part, dimension()));
+  }
+
+  Element(Uninitialized, const SignatureType& signature) : signature_(signature) {
+    if constexpr (Coefficients::SizeAtCompileTime == Dynamic) coeffs_.resize(part_size(part, dimension()));
   }
 
   /// \throws std::invalid_argument unless there is one coefficient for each blade.
@@ -136,11 +95,13 @@ class Element : public ElementTag {
   Element(std::initializer_list<Scalar> coeffs) requires(SignatureType::is_static)
       : Element(SignatureType{}, coeffs) {}
 
-  const SignatureType& signature() const { return signature_; }
+  constexpr const SignatureType& signature() const { return signature_; }
   /// Number n of basis vectors of the algebra.
-  int dimension() const { return signature_.n(); }
+  constexpr int dimension() const { return signature_.n(); }
   /// Number of coefficients.
-  Index size() const { return coeffs_.size(); }
+  constexpr Index size() const {
+    return static_dimension == Dynamic ? coeffs_.size() : part_size(part, static_dimension);
+  }
 
   /// The coefficients in graded order; their number is fixed by the signature and must be left as it is.
   const Coefficients& coeffs() const { return coeffs_; }
@@ -182,7 +143,7 @@ class Element : public ElementTag {
   }
 
   /// The blades that the coefficients belong to.
-  Blades blades() const { return blades_of(part, dimension()); }
+  constexpr Blades blades() const { return blades_of<part, static_dimension>(dimension()); }
 
   void set_zero() { coeffs_.setZero(); }
   /// Whether no coefficient is NaN or infinite.
@@ -353,7 +314,7 @@ class Element : public ElementTag {
     }
   }
 
-  SignatureType signature_;
+  [[no_unique_address]] SignatureType signature_;
   Coefficients coeffs_;
 };
 

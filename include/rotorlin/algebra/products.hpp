@@ -16,6 +16,7 @@
 /// the type says so, else std::invalid_argument.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <concepts>
@@ -25,6 +26,7 @@
 #include <utility>
 
 #include "rotorlin/algebra/element.hpp"
+#include "rotorlin/algebra/lane_product.hpp"
 #include "rotorlin/algebra/matrix_product.hpp"
 
 namespace rotorlin {
@@ -107,76 +109,107 @@ void add_term(Scalar& c, const Scalar& a, const Scalar& b) {
 
 // ---- products of few terms: signs and positions are compiled in
 
-/// The blades of N basis vectors in graded order, at compile time.
-template <int N>
-inline constexpr auto graded_masks = [] {
-  std::array<unsigned, (std::size_t{1} << N)> masks{};
-  std::size_t i = 0;
-  for (int grade = 0; grade <= N; ++grade) {
-    for (unsigned reversed = 1u << N; reversed-- > 0;) {
-      if (std::popcount(reversed) != grade) continue;
-      for (int k = 0; k < N; ++k) masks[i] |= ((reversed >> k) & 1u) << (N - 1 - k);
-      ++i;
-    }
-  }
-  return masks;
-}();
-
-template <int N, Part part>
-inline constexpr auto part_masks = [] {
-  std::array<unsigned, static_cast<std::size_t>(part_size(part, N))> masks{};
-  std::size_t i = 0;
-  for (unsigned blade : graded_masks<N>) {
-    if (part_contains(part, blade)) masks[i++] = blade;
-  }
-  return masks;
-}();
-
-struct Term {
-  int sign = 0;
-  std::size_t target = 0;
+/// The terms of a product sorted by the coefficient of the result that they add to: those of coefficient k
+/// are terms[first[k]] ... terms[first[k + 1] - 1].
+template <std::size_t Terms, std::size_t Targets>
+struct TermTable {
+  struct Term {
+    int sign = 0;
+    std::uint16_t a = 0;
+    std::uint16_t b = 0;
+  };
+  std::array<Term, Terms> terms{};
+  std::array<std::size_t, Targets + 1> first{};
 };
 
-/// Where each blade stands within a part, or the number of blades of the part where it does not.
-template <int N, Part part>
-inline constexpr auto part_positions = [] {
-  constexpr auto& masks = part_masks<N, part>;
-  std::array<std::size_t, (std::size_t{1} << N)> positions{};
-  for (std::size_t& position : positions) position = masks.size();
-  for (std::size_t i = 0; i < masks.size(); ++i) positions[masks[i]] = i;
-  return positions;
-}();
-
-/// The terms of a_i b_j, row by row.
 template <Product product, class Algebra, Part A, Part B, Part C>
 inline constexpr auto product_terms = [] {
   constexpr int n = Algebra::static_dimension;
   constexpr auto& a = part_masks<n, A>;
-  constexpr auto& b = part_masks<n, B>;
-  constexpr auto& positions = part_positions<n, C>;
-  constexpr std::size_t absent = part_masks<n, C>.size();
-  std::array<Term, a.size() * b.size()> terms{};
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t target = positions[a[i] ^ b[j]];
-      if (target == absent || !has_term<product>(a[i], b[j])) continue;
-      terms[i * b.size() + j] = {Algebra{}.product_sign(a[i], b[j]), target};
+  constexpr auto& b_positions = part_positions<n, B>;
+  constexpr auto& c = part_masks<n, C>;
+  TermTable<a.size() * std::min(part_masks<n, B>.size(), c.size()), c.size()> table{};
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < c.size(); ++k) {
+    table.first[k] = count;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const unsigned blade = a[i] ^ c[k];
+      if (!part_contains(B, blade) || !has_term<product>(a[i], blade)) continue;
+      const int sign = Algebra{}.product_sign(a[i], blade);
+      if (sign != 0) table.terms[count++] = {sign, static_cast<std::uint16_t>(i), b_positions[blade]};
     }
   }
-  return terms;
+  table.first[c.size()] = count;
+  return table;
 }();
 
-template <const auto& terms, std::size_t first, class Scalar, std::size_t... J>
-void multiply_row([[maybe_unused]] const Scalar& a, [[maybe_unused]] const Scalar* b,
-                  [[maybe_unused]] Scalar* c, std::index_sequence<J...>) {
-  (add_term<terms[first + J].sign>(c[terms[first + J].target], a, b[J]), ...);
+template <const auto& table, std::size_t first, class Scalar, std::size_t... Term>
+ROTORLIN_INLINE Scalar sum_terms(const Scalar* a, const Scalar* b, std::index_sequence<Term...>) {
+  Scalar sum = a[table.terms[first].a] * b[table.terms[first].b];
+  if constexpr (table.terms[first].sign < 0) sum = Scalar(-sum);
+  (add_term<table.terms[first + 1 + Term].sign>(sum, a[table.terms[first + 1 + Term].a],
+                                                b[table.terms[first + 1 + Term].b]),
+   ...);
+  return sum;
 }
 
-template <const auto& terms, class Scalar, std::size_t... Row, class Columns>
-void multiply_unrolled([[maybe_unused]] const Scalar* a, [[maybe_unused]] const Scalar* b,
-                       [[maybe_unused]] Scalar* c, std::index_sequence<Row...>,
-                       [[maybe_unused]] Columns columns) {
-  (multiply_row<terms, Row * Columns::size()>(a[Row], b, c, columns), ...);
+template <const auto& table, std::size_t k, class Scalar>
+ROTORLIN_INLINE Scalar sum_terms([[maybe_unused]] const Scalar* a, [[maybe_unused]] const Scalar* b) {
+  constexpr std::size_t first = table.first[k], count = table.first[k + 1] - first;
+  if constexpr (count == 0) {
+    return Scalar(0);
+  } else {
+    return sum_terms<table, first, Scalar>(a, b, std::make_index_sequence<count - 1>{});
+  }
+}
+
+/// c = a b, summed before anything is written: the compiler need not ask whether c is a or b.
+template <const auto& table, class Scalar, std::size_t... Target>
+ROTORLIN_INLINE void multiply_unrolled(const Scalar* a, const Scalar* b, Scalar* c,
+                                       std::index_sequence<Target...>) {
+  const Scalar sums[sizeof...(Target)] = {sum_terms<table, Target, Scalar>(a, b)...};
+  ((c[Target] = sums[Target]), ...);
+}
+
+/// Whether the terms of a product of a static algebra are few enough to be written out.
+template <class Algebra, Part A, Part B>
+inline constexpr bool has_few_terms = [] {
+  constexpr int n = Algebra::static_dimension;
+  return n >= 0 && n <= 6 && part_size(A, n) * part_size(B, n) <= 1024;
+}();
+
+/// c = the part C of the product of a and b in a static algebra of few terms.
+template <Product product, class Algebra, Part A, Part B, Part C, class Scalar>
+void multiply_static(const Scalar* a, const Scalar* b, Scalar* c) {
+  if constexpr (product == Product::geometric && multiplies_lanes<Scalar, Algebra, A, B>) {
+    lane_product<Algebra, A, B, C>(a, b, c);
+  } else if constexpr (part_size(C, Algebra::static_dimension) > 0) {
+    multiply_unrolled<product_terms<product, Algebra, A, B, C>, Scalar>(
+        a, b, c,
+        std::make_index_sequence<static_cast<std::size_t>(part_size(C, Algebra::static_dimension))>{});
+  }
+}
+
+/// body(Signature<n>) for a Euclidean algebra of 3 to 5 vectors that is known at run time; false for others.
+template <int P, int Q, int R, class Body>
+bool with_static_algebra(const Signature<P, Q, R>& algebra, Body body) {
+  if constexpr (!Signature<P, Q, R>::is_never_euclidean) {
+    if (!algebra.is_euclidean()) return false;
+    switch (algebra.n()) {
+      case 3:
+        body(Signature<3>{});
+        return true;
+      case 4:
+        body(Signature<4>{});
+        return true;
+      case 5:
+        body(Signature<5>{});
+        return true;
+      default:
+        break;
+    }
+  }
+  return false;
 }
 
 // ---- products at run time
@@ -219,27 +252,30 @@ auto product_part_of(const char* name, const A& a, const B& b) {
   a.check_same_algebra(name, b);
   using Scalar = typename A::Scalar;
   using Algebra = typename A::SignatureType;
-  typename ElementRebind<A>::template type<C> c(a.signature());
-  c.set_zero();
-  constexpr int n = Algebra::static_dimension;
-  constexpr bool few_terms = n > 0 && n <= 6 && part_size(A::part, n) * part_size(B::part, n) <= 1024;
-  if constexpr (few_terms) {
-    multiply_unrolled<product_terms<product, Algebra, A::part, B::part, C>, Scalar>(
-        a.coeffs().data(), b.coeffs().data(), c.coeffs().data(),
-        std::make_index_sequence<static_cast<std::size_t>(part_size(A::part, n))>{},
-        std::make_index_sequence<static_cast<std::size_t>(part_size(B::part, n))>{});
+  typename ElementRebind<A>::template type<C> c(Uninitialized{}, a.signature());
+  if constexpr (has_few_terms<Algebra, A::part, B::part>) {
+    multiply_static<product, Algebra, A::part, B::part, C>(a.coeffs().data(), b.coeffs().data(),
+                                                           c.coeffs().data());
   } else {
-    constexpr bool matrices =
-        product == Product::geometric && std::is_floating_point_v<Scalar> && Algebra::is_always_euclidean &&
-        (A::part == Part::all || A::part == Part::even) && (B::part == Part::all || B::part == Part::even) &&
-        C == product_part(product, A::part, B::part);
-    if constexpr (matrices) {
+    constexpr bool wide = (A::part == Part::all || A::part == Part::even) &&
+                          (B::part == Part::all || B::part == Part::even) &&
+                          product == Product::geometric && std::is_floating_point_v<Scalar>;
+    if constexpr (wide && !Algebra::is_static && has_vectors<Scalar>) {
+      if (with_static_algebra(a.signature(), [&](auto algebra) {
+            multiply_static<product, decltype(algebra), A::part, B::part, C>(
+                a.coeffs().data(), b.coeffs().data(), c.coeffs().data());
+          })) {
+        return c;
+      }
+    }
+    if constexpr (wide && Algebra::is_always_euclidean && C == product_part(product, A::part, B::part)) {
       if (a.dimension() >= matrix_product_from) {
         matrix_product<A::part, B::part>(a.dimension(), a.coeffs().data(), b.coeffs().data(),
                                          c.coeffs().data());
         return c;
       }
     }
+    c.set_zero();
     multiply<product, A::part, B::part, C>(a.signature(), a.coeffs().data(), b.coeffs().data(),
                                            c.coeffs().data());
   }

@@ -66,7 +66,6 @@ void copy_even(const Octets<Scalar, N>& from, int n, Coeffs&& coeffs) {
 
 /// x e_1, ..., x e_n (or e_1 x, ..., e_n x) for an even x, as columns: entry m >> 1 belongs to the odd blade
 /// m.
-enum class Side { left, right };
 template <Side side, class Scalar, int P>
 Matrix<Scalar> times_basis_vectors(const Rotor<Scalar, P>& x) {
   const Blades even = x.blades();
@@ -125,6 +124,13 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
   /// r x r~, grade by grade: vectors go to vectors and bivectors to bivectors.
   template <AlgebraElement X>
   X apply(const X& x) const {
+    this->check_same_algebra("Rotor::apply", x);
+    if constexpr (detail::turns_in_lanes<Scalar, SignatureType, X::part>) {
+      X y(detail::Uninitialized{}, this->signature());
+      detail::lane_sandwich<SignatureType, X::part>(this->coeffs().data(), x.coeffs().data(),
+                                                    y.coeffs().data());
+      return y;
+    }
     return detail::product_part_of<Product::geometric, X::part>("Rotor::apply", *this * x, this->reversed());
   }
 

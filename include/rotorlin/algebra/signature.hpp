@@ -22,6 +22,24 @@ constexpr unsigned crossing_mask(unsigned a) {
   return a;
 }
 
+namespace detail {
+
+/// A number of basis vectors, held where the type does not say it; the tag keeps the types of empty members
+/// apart, so that they take no room.
+template <int N, int tag>
+struct Count {
+  constexpr Count(int) {}
+  constexpr operator int() const { return N; }
+};
+template <int tag>
+struct Count<Dynamic, tag> {
+  constexpr Count(int number) : value(number) {}
+  constexpr operator int() const { return value; }
+  int value;
+};
+
+}  // namespace detail
+
 /// P + Q + R basis vectors; each of the numbers may be Dynamic and is then held at run time.
 /// `Signature<P>` is Euclidean, `Signature<Dynamic>` is Cl(n) with n known at run time, and
 /// `Signature<Dynamic, Dynamic, Dynamic>` is any algebra.
@@ -55,9 +73,9 @@ class Signature {
     }
   }
 
-  constexpr int p() const { return P == Dynamic ? p_ : P; }
-  constexpr int q() const { return Q == Dynamic ? q_ : Q; }
-  constexpr int r() const { return R == Dynamic ? r_ : R; }
+  constexpr int p() const { return p_; }
+  constexpr int q() const { return q_; }
+  constexpr int r() const { return r_; }
   constexpr int n() const { return p() + q() + r(); }
   constexpr bool is_euclidean() const { return q() == 0 && r() == 0; }
 
@@ -94,9 +112,9 @@ class Signature {
     return "Cl(" + name(P) + ", " + name(Q) + ", " + name(R) + ")";
   }
 
-  int p_ = known(P);
-  int q_ = known(Q);
-  int r_ = known(R);
+  [[no_unique_address]] detail::Count<P, 0> p_ = known(P);
+  [[no_unique_address]] detail::Count<Q, 1> q_ = known(Q);
+  [[no_unique_address]] detail::Count<R, 2> r_ = known(R);
 };
 
 }  // namespace rotorlin
