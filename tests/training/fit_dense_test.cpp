@@ -3,6 +3,7 @@
 
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/training/fit.hpp"
 
 using namespace rotorlin;
@@ -23,6 +24,12 @@ const Matrix<double> gram = inputs * inputs.transpose() / 40;
 const FitOptions options{.epochs = 2000, .learning_rate = 0.05};
 
 double relative_error(const Matrix<double>& m) { return ((w - m) * inputs).norm() / (w * inputs).norm(); }
+
+/// A random positive semidefinite matrix.
+Matrix<double> gram_of_rank(Index size, Index rank, std::uint64_t seed) {
+  const Matrix<double> f = random_matrix(size, rank, seed);
+  return f * f.transpose();
+}
 
 /// A linear layer whose bias is scaled by its one weight: y = a (x + bias).
 struct ScaledLayer : LayerBase<ScaledLayer, double> {
@@ -124,6 +131,99 @@ TEST_CASE("a zero weight is a target like any other") {
   const FitResult result = fit_dense(layer, Matrix<double>::Zero(4, 6), gram, options);
   CHECK(layer.to_dense().norm() < 1e-4);
   CHECK(result.loss.back() < 1e-8);
+}
+
+TEST_CASE("the columns that stand for a Gram matrix make it, whatever its kind") {
+  using detail::GramSamples;
+  const auto check = [](const Matrix<double>& g, Index rank, double tolerance = 1e-12) {
+    const Matrix<double> weight = random_matrix(3, g.cols(), 9);
+    for (const double scale : {1e-200, 1.0, 1e200}) {
+      auto samples = GramSamples<double>::from_gram(weight, scale * g, "test", 1e-16);
+      for (const bool mixed : {false, true}) {
+        if (mixed) samples.mix(1);
+        CHECK(samples.x.cols() == rank);
+        const Matrix<double> again = samples.x * samples.x.transpose();
+        CHECK((again * (g.trace() / again.trace()) - g).norm() < tolerance * g.norm());
+        CHECK((weight * samples.x - samples.y).norm() < 1e-13 * weight.norm() * samples.x.norm());
+        CHECK(samples.x.colwise().norm().maxCoeff() < 3);
+      }
+    }
+  };
+  check(Matrix<double>::Identity(6, 6), 6);
+  check(VectorX<double>(random_matrix(7, 1, 1).col(0).cwiseAbs()).asDiagonal(), 7);
+  check(Eigen::Vector4d(1, 0, 1e-30, 2).asDiagonal(), 2);
+  check(Matrix<double>::Constant(1, 1, 3), 1);
+  check(gram_of_rank(9, 30, 2), 9);         // positive definite
+  check(gram_of_rank(20, 3, 3), 3, 1e-10);  // singular
+  check(gram_of_rank(150, 80, 4), 80, 1e-10);
+  Matrix<double> rows = gram_of_rank(12, 12, 5);  // features that are always zero, the first of them
+  for (const Index dead : {0, 5, 11}) rows.row(dead).setZero(), rows.col(dead).setZero();
+  check(rows, 9, 1e-10);
+}
+
+TEST_CASE("Gram matrices that are none are refused, the diagonal ones too") {
+  DenseLinear<double> layer(2, 2);
+  const Matrix<double> weight = Matrix<double>::Identity(2, 2);
+  Matrix<double> g(2, 2);
+  const auto must_refuse = [&](double a, double b, double c, const char* text) {
+    g << a, b, b, c;
+    CHECK_THROWS_WITH(fit_dense(layer, weight, g), Contains(text));
+  };
+  must_refuse(1, 0, -1, "semidefinite");
+  must_refuse(0, 1, 0, "semidefinite");
+  must_refuse(1, 2, 1, "semidefinite");
+  must_refuse(0, 1, 1, "semidefinite");
+  must_refuse(0, 0, 0, "zero");
+  must_refuse(1, 0, std::nan(""), "NaN");
+  must_refuse(INFINITY, 0, 1, "infinite");
+}
+
+TEST_CASE("a Gram matrix may be given as its factor, however many columns that has") {
+  for (const Index count : {2, 6, 40}) {
+    const Matrix<double> some = inputs.leftCols(count);
+    DenseLinear<double> by_gram(6, 4), by_factor = by_gram;
+    const double expected = fit_dense(by_gram, w, some * some.transpose(), {.epochs = 50}).relative_error;
+    for (const double scale : {1e-30, 1.0, 1e30}) {
+      DenseLinear<double> layer = by_factor;
+      const FitResult result = fit_dense(layer, w, GramFactor{scale * some}, {.epochs = 50});
+      CHECK(result.relative_error == Approx(((w - layer.to_dense()) * some).norm() / (w * some).norm()));
+      CHECK(result.relative_error < 1.2 * expected);
+    }
+  }
+  DenseLinear<double> layer(6, 4);
+  CHECK_THROWS_WITH(fit_dense(layer, w, GramFactor{inputs.topRows(5)}),
+                    Contains("5 x 40") && Contains("6 x N"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, GramFactor{Matrix<double>(6, 0)}), Contains("6 x 0"));
+  CHECK_THROWS_WITH(fit_dense(layer, w, GramFactor{Matrix<double>::Zero(6, 3)}), Contains("zero"));
+  CHECK_THROWS_AS(fit_dense(layer, w, GramFactor{std::nan("") * inputs}), std::domain_error);
+}
+
+TEST_CASE("steps on a part of the columns end where steps on all do") {
+  const Matrix<double> weight = random_matrix(8, 48, 1), g = gram_of_rank(48, 60, 2);
+  LowRankLinear<double> closed(48, 8, 3), by_parts(48, 8, 3);
+  const double expected = closed.fit_closed_form(weight, g);
+  const FitResult result =
+      fit_dense(by_parts, weight, g, {.epochs = 400, .batch_size = 16, .learning_rate = 0.03});
+  CHECK(result.relative_error == Approx(expected).epsilon(1e-2));
+  CHECK(result.relative_error >= expected * (1 - 1e-12));
+  const Matrix<double> f = detail::gram_columns(g, "test", 1e-16);
+  CHECK(result.relative_error == Approx(((weight - by_parts.to_dense()) * f).norm() / (weight * f).norm()));
+}
+
+TEST_CASE("random matrices: below the error of nothing, and the lower the wider the layer") {
+  for (const auto& [out, in] : {std::pair<Index, Index>{24, 40}, {40, 6}, {6, 40}}) {
+    Matrix<double> weight = random_matrix(out, in, 3);
+    weight /= weight.norm();
+    double last = 1;
+    for (const Index width : {1, 2, 4}) {
+      INFO(out << " x " << in << ", width " << width);
+      RotorLinear<float> layer(in, out, {.width = width});
+      const FitResult result = fit_dense(layer, weight, Matrix<double>::Identity(in, in));
+      CHECK(result.relative_error < last);
+      CHECK(result.stop == FitStop::finished);
+      last = result.relative_error;
+    }
+  }
 }
 
 TEST_CASE("fit_dense refuses what makes no sense") {

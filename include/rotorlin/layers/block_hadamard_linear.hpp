@@ -74,6 +74,7 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
   Eigen::Map<const Matrix<S>> weights() const {
     return {this->parameters().data(), block_width(), this->out_features()};
   }
+  ParameterRange linear_parameters() const { return {0, this->bias_offset()}; }
 
   Matrix<S> to_dense() const {
     Matrix<S> dense = Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features()));

@@ -55,6 +55,7 @@ class DenseLinear : public LayerBase<DenseLinear<S>, S> {
     return {this->parameters().data(), this->out_features(), this->in_features()};
   }
   Matrix<S> to_dense() const { return weight(); }
+  ParameterRange linear_parameters() const { return {0, this->bias_offset()}; }
 
   using Base::forward;
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace&) const {

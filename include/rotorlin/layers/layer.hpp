@@ -72,6 +72,14 @@ concept LinearLayer = Layer<L> && requires(L layer, const L constant) {
   { constant.bias_offset() } -> std::same_as<Index>;
 };
 
+/// A part of a layer's flat parameters.
+struct ParameterRange {
+  Index offset, size;
+};
+
+// A layer in whose output some parameters are linear may say so with `linear_parameters() -> ParameterRange`:
+// to multiply all of them by c multiplies y (of a LinearLayer: M) by c. Where there are none the size is 0.
+
 /// The options of a layer as text, "in" -> "784": what a file keeps beside the parameters.
 using Description = std::map<std::string, std::string>;
 

@@ -83,6 +83,7 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
   Eigen::Map<const Matrix<S>> u() const { return u_of(this->parameters().data()); }
   Eigen::Map<const Matrix<S>> v() const { return v_of(this->parameters().data()); }
   Matrix<S> to_dense() const { return u() * v(); }
+  ParameterRange linear_parameters() const { return {0, u().size()}; }
 
   /// Sets U and V to the best fit of this rank to `weight` (out x in) in the metric of `gram` (in x in), both
   /// of any scalar; columns of U and rows of V have equal lengths. Leaves the bias: see `match_bias`. Returns

@@ -130,6 +130,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   /// Where the right bivectors and alpha begin in parameters().
   Index right_offset() const { return options_.single_rotor ? 0 : bivector_size() * num_pairs(); }
   Index alpha_offset() const { return (options_.single_rotor ? 1 : 2) * bivector_size() * num_pairs(); }
+  ParameterRange linear_parameters() const { return {alpha_offset(), num_pairs()}; }
 
   /// What an output feature is divided by (out values).
   VectorX<S> divisor() const { return scale_.cwiseInverse(); }

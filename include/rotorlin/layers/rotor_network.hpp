@@ -140,6 +140,13 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   Eigen::Map<const VectorX<S>> branch_weights() const {
     return {this->parameters().data() + offsets_.back(), num_branch_weights(options_)};
   }
+  /// The alphas of the rotor that makes y, or the weights of a parallel output; none with a residual output.
+  ParameterRange linear_parameters() const {
+    if (residual_output()) return {0, 0};
+    if (options_.parallel_output) return {offsets_.back() + options_.depth * options_.width, options_.width};
+    const RotorLinear<S>& last = state_.rotors.back();
+    return {offsets_[at(output_rotor())] + last.alpha_offset(), last.num_pairs()};
+  }
   /// The last parameter, where the activation is prelu. \throws std::invalid_argument where it is not.
   S& prelu_weight() {
     check_prelu();

@@ -317,6 +317,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     }
     return c;
   }
+  ParameterRange linear_parameters() const { return {0, this->bias_offset()}; }
   Matrix<S> to_dense() const {
     const Matrix<S> atoms = dictionary_->to_dense(), c = coefficients();
     if (side_ == DictionarySide::input) return c.transpose() * atoms.transpose();
