@@ -33,9 +33,11 @@ std::vector<Index> windows(Index step) {
 
 std::vector<Model> models(std::uint64_t seed) {
   const StageOptions hidden;
-  const auto dense = [&](Index in, Index out, bool bias = true) { return Dense(in, out, bias, ++seed); };
+  const auto dense = [&](Index in, Index out, bool bias = true) {
+    return Dense(in, out, {.bias = bias, .seed = ++seed});
+  };
   const auto low_rank = [&](Index in, Index out, Index rank, bool bias = true) {
-    return LowRank(in, out, rank, bias, ++seed);
+    return LowRank(in, out, {.rank = rank, .bias = bias, .seed = ++seed});
   };
   const auto rotors = [&](Index in, Index out, rotorlin::RotorLinearOptions options) {
     options.seed = ++seed;

@@ -300,9 +300,9 @@ void run(const Options& options) {
   std::puts("\nA dense network, 784-512-512-10");
   const StageOptions relu{.normalize = false, .slope = 0};
   Network network(784);
-  network.add(Dense(784, 512, true, options.seed), relu)
-      .add(Dense(512, 512, true, options.seed + 1), relu)
-      .add(Dense(512, 10, true, options.seed + 2), logits(1));
+  network.add(Dense(784, 512, {.seed = options.seed}), relu)
+      .add(Dense(512, 512, {.seed = options.seed + 1}), relu)
+      .add(Dense(512, 10, {.seed = options.seed + 2}), logits(1));
   train(network, data, options);
 
   std::puts("\nLayers fitted to its 512 x 512 matrix");

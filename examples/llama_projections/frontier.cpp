@@ -118,7 +118,7 @@ std::optional<Replacement> fit_sum(const Target& target, Index parameters, Index
   const Index rest = parameters - rank * (in + out) - (with_bias ? out : 0);
   const std::uint64_t seed = target.budget.seed;
   const auto sum = std::make_shared<Sum>();
-  if (rank > 0) sum->low_rank.emplace(in, out, rank, false);
+  if (rank > 0) sum->low_rank.emplace(in, out, rotorlin::LowRankLinearOptions{.rank = rank, .bias = false});
   if (kind == Rotors::linear) {
     const Index width = rest / RotorLinear<float>(in, out, {.bias = false}).num_parameters();
     if (width < 1) return std::nullopt;

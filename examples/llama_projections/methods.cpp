@@ -99,7 +99,7 @@ double relative_error(const Llama::Map& map, const Matrix<float>& weight, const 
 
 Replacement fit_low_rank(const Samples& samples, const Matrix<float>& weight, Index rank) {
   const Stopwatch clock;
-  LowRankLinear<float> layer(weight.cols(), weight.rows(), rank, false);
+  LowRankLinear<float> layer(weight.cols(), weight.rows(), {.rank = rank, .bias = false});
   layer.fit_closed_form(weight, samples.gram);
   return replacement(std::move(layer), clock);
 }
@@ -114,7 +114,7 @@ Replacement fit_blocks(const Samples& samples, const Matrix<float>& weight, Inde
   const Index in = weight.cols(), out = weight.rows();
   const Index blocks = static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(in))) / block_width;
   // The released code of the paper leaves the Hadamard matrix away at depth 1.
-  BlockHadamardLinear<float> layer(in, out, blocks, false, 0, false);
+  BlockHadamardLinear<float> layer(in, out, {.blocks = blocks, .hadamard = false, .bias = false});
   // The weights of outputs that read the features s minimise |W x - B x_s|^2: B G_ss = (W G)_s.
   const Matrix<double> target = weight.cast<double>() * samples.gram;
   layer.weights().setZero();

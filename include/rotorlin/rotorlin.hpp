@@ -72,6 +72,7 @@
 #include "rotorlin/layers/import_pytorch.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/options.hpp"
 #include "rotorlin/layers/merge.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"

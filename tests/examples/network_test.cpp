@@ -16,8 +16,8 @@ TEST_CASE("a network's gradients agree with central differences") {
   network
       .add(rotorlin::RotorLinear<float>(20, 8, {.seed = 1}))  // two groups
       .add(rotorlin::RotorLinear<float>(16, 16, {.width = 2, .seed = 2}), {.residual = true})
-      .add(rotorlin::LowRankLinear<float>(16, 12, 3, true, 3), {.normalize = false})
-      .add(rotorlin::DenseLinear<float>(12, 10, true, 4), logits(1));
+      .add(rotorlin::LowRankLinear<float>(16, 12, {.rank = 3, .seed = 3}), {.normalize = false})
+      .add(rotorlin::DenseLinear<float>(12, 10, {.seed = 4}), logits(1));
   rotorlin::Random random(5);
   Eigen::MatrixXf x(40, 6);
   random.fill_uniform(x, -1, 1);
@@ -39,7 +39,7 @@ TEST_CASE("a network's gradients agree with central differences") {
 }
 
 TEST_CASE("a network reads the features it is told to") {
-  const rotorlin::DenseLinear<float> layer(2, 3, true, 1);
+  const rotorlin::DenseLinear<float> layer(2, 3, {.seed = 1});
   Network network(3), plain(4);
   network.gather({2, 0, 1, 2}).add(layer, logits(1));  // two groups
   plain.add(layer, logits(1));
@@ -55,7 +55,7 @@ TEST_CASE("a network reads the features it is told to") {
 
 TEST_CASE("label smoothing moves the targets") {
   Network network(4);
-  network.add(rotorlin::DenseLinear<float>(4, 10, true, 1), logits(1));
+  network.add(rotorlin::DenseLinear<float>(4, 10, {.seed = 1}), logits(1));
   const Eigen::MatrixXf x = Eigen::MatrixXf::Ones(4, 1);
   const int label = 3;
   network.gradients(x, &label);
@@ -73,7 +73,7 @@ TEST_CASE("training goes through all images, and a network shows its layers") {
   LabelledImages data{Eigen::MatrixXf::Random(6, 300), std::vector<int>(300)};
   for (Index j = 0; j < 300; ++j) data.labels[static_cast<std::size_t>(j)] = data.images(0, j) > 0;
   Network network(6);
-  network.add(Dense(6, 8, true, 1), {.normalize = false, .slope = 0}).add(Dense(8, 2, true, 2), logits(1));
+  network.add(Dense(6, 8, {.seed = 1}), {.normalize = false, .slope = 0}).add(Dense(8, 2, {.seed = 2}), logits(1));
   Training training(network, data, 290, 30, 0.02, 3);
   std::vector<Index> done;
   Training::Epoch epoch;

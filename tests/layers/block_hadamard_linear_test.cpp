@@ -40,19 +40,19 @@ TEST_CASE("A block-Hadamard layer obeys the laws of layers and is what its docum
     for (const auto& [in, out, blocks] : std::vector<std::array<Index, 3>>{
              {8, 8, 4}, {5, 7, 2}, {16, 6, 4}, {1, 3, 1}, {3, 9, 4}, {32, 32, 32}, {17, 1, 1}}) {
       CAPTURE(in, out, blocks, hadamard);
-      BlockHadamardLinear<double> layer(in, out, blocks, true, 1, hadamard);
+      BlockHadamardLinear<double> layer(in, out, {.blocks = blocks, .hadamard = hadamard, .seed = 1});
       layer.bias() = test::random_matrix<double>(out, 1, 2);
       CHECK(test::relative_difference(layer.to_dense(), by_definition(layer)) < 1e-14);
       test::check_layer_laws(layer);
     }
   }
-  test::check_layer_laws(BlockHadamardLinear<float>(12, 20, 8, false, 1));
+  test::check_layer_laws(BlockHadamardLinear<float>(12, 20, {.blocks = 8, .bias = false, .seed = 1}));
 }
 
 TEST_CASE("Blocks as BH1") {
-  CHECK(BlockHadamardLinear<float>(2048, 2048, 128, false).num_parameters() == 32768);
-  CHECK(BlockHadamardLinear<float>(256, 256, 64, false).num_parameters() == 1024);
-  CHECK(BlockHadamardLinear<float>(2048, 512, 128, false).num_parameters() == 512 * 16);
+  CHECK(BlockHadamardLinear<float>(2048, 2048, {.blocks = 128, .bias = false}).num_parameters() == 32768);
+  CHECK(BlockHadamardLinear<float>(256, 256, {.blocks = 64, .bias = false}).num_parameters() == 1024);
+  CHECK(BlockHadamardLinear<float>(2048, 512, {.blocks = 128, .bias = false}).num_parameters() == 512 * 16);
 }
 
 TEST_CASE("Impossible block-Hadamard layers are refused") {

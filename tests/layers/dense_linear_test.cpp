@@ -12,7 +12,7 @@ namespace {
 
 template <class S>
 DenseLinear<S> random_layer(Index in, Index out, bool bias) {
-  DenseLinear<S> layer(in, out, bias);
+  DenseLinear<S> layer(in, out, {.bias = bias});
   Random(5).fill_uniform(layer.parameters(), -1, 1);
   return layer;
 }
@@ -42,13 +42,13 @@ TEST_CASE("DenseLinear is W x + b") {
 }
 
 TEST_CASE("DenseLinear starts seeded, within the bound, with zero bias") {
-  const DenseLinear<double> layer(24, 50, true, 3);
+  const DenseLinear<double> layer(24, 50, {.seed = 3});
   CHECK(layer.bias().isZero(0));
   CHECK(layer.weight().cwiseAbs().maxCoeff() <= 0.5);
   CHECK(layer.weight().cwiseAbs().maxCoeff() > 0.49);
   CHECK(layer.weight().squaredNorm() / 1200 == Approx(2.0 / 24).epsilon(0.05));
-  CHECK(layer.parameters() == DenseLinear<double>(24, 50, true, 3).parameters());
-  CHECK(layer.parameters() != DenseLinear<double>(24, 50, true, 4).parameters());
+  CHECK(layer.parameters() == DenseLinear<double>(24, 50, {.seed = 3}).parameters());
+  CHECK(layer.parameters() != DenseLinear<double>(24, 50, {.seed = 4}).parameters());
 }
 
 TEST_CASE("DenseLinear refuses impossible sizes") {

@@ -15,7 +15,7 @@ namespace {
 
 template <class S>
 LowRankLinear<S> random_layer(Index in, Index out, Index rank, bool bias) {
-  LowRankLinear<S> layer(in, out, rank, bias);
+  LowRankLinear<S> layer(in, out, {.rank = rank, .bias = bias});
   Random(5).fill_uniform(layer.parameters(), -1, 1);
   return layer;
 }
@@ -36,7 +36,7 @@ TEST_CASE("LowRankLinear obeys the laws of layers") {
 }
 
 TEST_CASE("LowRankLinear starts at the scale of a dense layer") {
-  const LowRankLinear<double> layer(300, 200, 40, true, 2);
+  const LowRankLinear<double> layer(300, 200, {.rank = 40, .seed = 2});
   CHECK(layer.to_dense().squaredNorm() / (300 * 200) == Approx(2.0 / 300).epsilon(0.1));
   CHECK(layer.bias().isZero(0));
 }
@@ -48,7 +48,7 @@ TEST_CASE("the closed-form fit reaches the bound of Eckart and Young, and nothin
   const Matrix<double> l = g.llt().matrixL();
   const VectorX<double> sigma = Eigen::JacobiSVD<Matrix<double>>(w * l).singularValues();
   for (Index rank = 1; rank <= 5; ++rank) {
-    LowRankLinear<double> layer(7, 5, rank, true);
+    LowRankLinear<double> layer(7, 5, rank);
     layer.bias().setConstant(3);
     const double error = layer.fit_closed_form(w, g);
     CHECK(error == Approx(sigma.tail(5 - rank).norm() / sigma.norm()).margin(1e-13));

@@ -3,8 +3,12 @@
 
 #include <catch2/catch.hpp>
 
+#include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/rotor_linear.hpp"
+#include "rotorlin/layers/rotor_network.hpp"
+#include "support/allocation_counter.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace rotorlin;
@@ -33,18 +37,18 @@ SafetensorsWriter forge(const SafetensorsFile& file, const std::string& key, con
 
 TEST_CASE("layers load in the other precision") {
   const TemporaryFolder folder;
-  const DenseLinear<double> dense(6, 4, true, 1);
+  const DenseLinear<double> dense(6, 4, {.seed = 1});
   save(dense, folder / "double");
   CHECK(load<DenseLinear<float>>(folder / "double").parameters() == dense.parameters().cast<float>());
-  const LowRankLinear<float> low(6, 4, 2, false, 1);
+  const LowRankLinear<float> low(6, 4, {.rank = 2, .bias = false, .seed = 1});
   save(low, folder / "float");
   CHECK(load<LowRankLinear<double>>(folder / "float").parameters() == low.parameters().cast<double>());
 }
 
 TEST_CASE("several layers share a file under prefixes") {
   const TemporaryFolder folder;
-  const DenseLinear<double> first(6, 4, true, 1);
-  const LowRankLinear<double> second(4, 3, 2, true, 2);
+  const DenseLinear<double> first(6, 4, {.seed = 1});
+  const LowRankLinear<double> second(4, 3, {.rank = 2, .seed = 2});
   SafetensorsWriter writer;
   write_layer(writer, "layers.0.", first);
   write_layer(writer, "layers.1.", second);
@@ -83,7 +87,7 @@ TEST_CASE("a layer without a prefix is called by its file") {
 TEST_CASE("a file in which things do not belong together does not load") {
   const TemporaryFolder folder;
   using L = LowRankLinear<double>;
-  save(L(6, 4, 2, true, 1), folder / "good");
+  save(L(6, 4, {.rank = 2, .seed = 1}), folder / "good");
   const SafetensorsFile good(folder / "good");
   const auto refuse = [&](const SafetensorsWriter& forged, const auto& matcher) {
     forged.write(folder / "forged");
@@ -150,4 +154,56 @@ TEST_CASE("parameters that are not finite are neither saved nor loaded") {
   forged.add("self_test.output", good.matrix<double>("self_test.output"));
   forged.write(folder / "y");
   CHECK_THROWS_WITH(load<DenseLinear<double>>(folder / "y"), Contains("NaN"));
+}
+
+TEST_CASE("a small file that announces a large layer is refused before anything of that size is allocated") {
+  const TemporaryFolder folder;
+  const auto refuse = [&]<class L>(const L*, Description options, Index in, Index out, const auto& matcher) {
+    options["in"] = std::to_string(in);
+    options["out"] = std::to_string(out);
+    SafetensorsWriter writer;
+    writer.set_metadata("layer", L::type_name);
+    writer.set_metadata("options", nlohmann::json(options).dump());
+    writer.add("parameters", VectorX<float>(VectorX<float>::Zero(3)));
+    writer.add("self_test.input", Matrix<float>(Matrix<float>::Zero(1, in)));
+    writer.add("self_test.output", Matrix<float>(Matrix<float>::Zero(1, out)));
+    writer.write(folder / "small");
+    const std::size_t largest = test::largest_allocation_of([&] {
+      CHECK_THROWS_AS(load<L>(folder / "small"), std::runtime_error);
+      CHECK_THROWS_WITH(load<L>(folder / "small"), Contains("small") && matcher);
+    });
+    INFO(L::type_name);
+    CHECK(largest < 4 * test::fs::file_size(folder / "small"));
+  };
+  refuse(static_cast<DenseLinear<float>*>(nullptr), {{"bias", "false"}}, 24000, 24000,
+         Contains("576000000 parameters, the file holds 3"));
+  refuse(static_cast<LowRankLinear<float>*>(nullptr), {{"rank", "24000"}, {"bias", "true"}}, 24000, 24000,
+         Contains("1152024000 parameters, the file holds 3"));
+  refuse(static_cast<BlockHadamardLinear<float>*>(nullptr),
+         {{"blocks", "1"}, {"hadamard", "true"}, {"bias", "true"}}, 24000, 24000,
+         Contains("786456000 parameters, the file holds 3"));
+  refuse(static_cast<RotorLinear<float>*>(nullptr),
+         {{"chunk", "2"},
+          {"in_chunks", "0"},
+          {"out_chunks", "0"},
+          {"width", "30"},
+          {"single_rotor", "true"},
+          {"bias", "true"},
+          {"bias_inside_alpha", "false"}},
+         2048, 2048, Contains("the file holds 3"));
+  Description network = {{"hidden", "1048576"},
+                         {"depth", "300"},
+                         {"width", "1"},
+                         {"single_rotor", "true"},
+                         {"use_permutations", "false"},
+                         {"normalize", "true"},
+                         {"epsilon", "1e-05"},
+                         {"activation", "relu"},
+                         {"residual", "false"},
+                         {"parallel_output", "false"}};
+  refuse(static_cast<RotorNetwork<float>*>(nullptr), network, 2, 2, Contains("the file holds 3"));
+  network["use_permutations"] = "true";
+  refuse(static_cast<RotorNetwork<float>*>(nullptr), network, 2, 2, Contains("permutation.0"));
+  network["permutation.0"] = "0 1 2";
+  refuse(static_cast<RotorNetwork<float>*>(nullptr), network, 2, 2, Contains("permutation 0 has 3 entries"));
 }

@@ -355,6 +355,7 @@ struct LayerLaws {
       CHECK(again.parameters() == layer.parameters());
       CHECK(again.forward(x) == layer.forward(x));
       CHECK(again.describe() == layer.describe());
+      CHECK(L::count_parameters(layer.describe()) == layer.num_parameters());
 
       // Parameters that are not those of the self-test.
       L other = layer;

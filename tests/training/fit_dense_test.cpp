@@ -90,7 +90,7 @@ TEST_CASE("fit_dense in float takes weights and Gram matrices of either scalar")
 }
 
 TEST_CASE("fit_dense leaves the bias alone, whatever it does in the layer") {
-  LowRankLinear<double> with(6, 4, 2, true), without(6, 4, 2, false);
+  LowRankLinear<double> with(6, 4, 2), without(6, 4, {.rank = 2, .bias = false});
   with.bias() << 1, 2, 3, 4;
   fit_dense(with, w, gram, {.epochs = 50, .weight_decay = 0.1});
   fit_dense(without, w, gram, {.epochs = 50, .weight_decay = 0.1});

@@ -13,11 +13,13 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 
 namespace rotorlin {
 
@@ -41,11 +43,26 @@ void walsh_hadamard(S* values, Index size) {
 
 }  // namespace detail
 
+struct BlockHadamardLinearOptions {
+  Index blocks = 0;        ///< K, a power of two, at most D and at most out
+  bool hadamard = true;    ///< without it, y = B x + b
+  bool bias = true;        ///< add a bias to every output feature
+  std::uint64_t seed = 0;  ///< of the initial weights
+
+  static constexpr auto fields() {
+    using O = BlockHadamardLinearOptions;
+    return std::tuple(option_field("blocks", &O::blocks), option_field("hadamard", &O::hadamard),
+                      option_field("bias", &O::bias));
+  }
+};
+
 /// A block-Hadamard layer. Parameters: for each output the D/K weights of its block's features, then the bias
 /// (out).
 template <class S>
-class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
-  using Base = LayerBase<BlockHadamardLinear, S>;
+class BlockHadamardLinear : public OptionsLayer<BlockHadamardLinear<S>, S, BlockHadamardLinearOptions> {
+  using Base = OptionsLayer<BlockHadamardLinear, S, BlockHadamardLinearOptions>;
+  using Uninitialised = typename Base::Uninitialised;
+  friend Base;
 
  public:
   static constexpr const char* type_name = "BlockHadamardLinear";
@@ -55,19 +72,21 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
 
   /// Weights uniform in +-sqrt(6 K / D): the scale of DenseLinear. Bias zero. \throws std::invalid_argument
   /// unless `blocks` is a power of two, at most D and at most out.
-  BlockHadamardLinear(Index in, Index out, Index blocks, bool bias = true, std::uint64_t seed = 0,
-                      bool hadamard = true)
-      : BlockHadamardLinear(Uninitialised{}, in, out, blocks, bias, hadamard) {
+  BlockHadamardLinear(Index in, Index out, const BlockHadamardLinearOptions& options)
+      : BlockHadamardLinear(Uninitialised{}, in, out, options) {
     const double bound = std::sqrt(6.0 / static_cast<double>(block_width()));
-    Random(seed).fill_uniform(weights(), -bound, bound);
+    Random(options.seed).fill_uniform(weights(), -bound, bound);
   }
+  /// Of so many blocks, the other options as they are by default.
+  BlockHadamardLinear(Index in, Index out, Index blocks)
+      : BlockHadamardLinear(in, out, BlockHadamardLinearOptions{.blocks = blocks}) {}
 
-  Index blocks() const { return blocks_; }
-  bool hadamard() const { return hadamard_; }
+  Index blocks() const { return this->options().blocks; }
+  bool hadamard() const { return this->options().hadamard; }
   /// D, the features in between.
   Index hidden_features() const { return padded(this->in_features()); }
   /// D/K.
-  Index block_width() const { return hidden_features() / blocks_; }
+  Index block_width() const { return hidden_features() / blocks(); }
 
   /// D/K x out: column o has the weights of output o.
   Eigen::Map<Matrix<S>> weights() { return {this->parameters().data(), block_width(), this->out_features()}; }
@@ -114,28 +133,14 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
     if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
   }
 
-  Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"blocks", detail::option_text(blocks_)},
-            {"hadamard", detail::option_text(hadamard_)},
-            {"bias", detail::option_text(this->has_bias())}};
-  }
-  static BlockHadamardLinear from_description(const Description& description) {
-    return BlockHadamardLinear(
-        Uninitialised{}, detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
-        detail::option<Index>(description, "blocks"), detail::option<bool>(description, "bias"),
-        detail::option<bool>(description, "hadamard"));
-  }
-
  private:
-  struct Uninitialised {};
-  BlockHadamardLinear(Uninitialised, Index in, Index out, Index blocks, bool bias, bool hadamard)
-      : Base(in, out, number_of_weights(in, out, blocks), bias), blocks_(blocks), hadamard_(hadamard) {}
+  BlockHadamardLinear(Uninitialised tag, Index in, Index out, const BlockHadamardLinearOptions& options)
+      : Base(tag, in, out, options) {}
 
   static Index padded(Index in) { return static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(in))); }
 
-  static Index number_of_weights(Index in, Index out, Index blocks) {
+  static Index count_weights(Index in, Index out, const BlockHadamardLinearOptions& options) {
+    const Index blocks = options.blocks;
     constexpr Index limit = detail::max_features;  // so that the next power of two exists
     const bool possible = in >= 1 && in <= limit && out >= 1 && blocks >= 1;
     if (!possible || !std::has_single_bit(static_cast<std::size_t>(blocks)) || blocks > padded(in) ||
@@ -150,15 +155,15 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
   /// body(block, its first output, its number of outputs).
   template <class F>
   void for_each_block(F&& body) const {
-    for (Index k = 0; k < blocks_; ++k) {
-      const Index first = k * this->out_features() / blocks_;
-      body(k, first, (k + 1) * this->out_features() / blocks_ - first);
+    for (Index k = 0; k < blocks(); ++k) {
+      const Index first = k * this->out_features() / blocks();
+      body(k, first, (k + 1) * this->out_features() / blocks() - first);
     }
   }
 
   template <class M>
   void transform(M& hidden) const {
-    if (!hadamard_) return;
+    if (!hadamard()) return;
     for (Index j = 0; j < hidden.cols(); ++j) detail::walsh_hadamard(hidden.col(j).data(), hidden.rows());
     hidden *= static_cast<S>(1 / std::sqrt(static_cast<double>(hidden.rows())));
   }
@@ -170,9 +175,6 @@ class BlockHadamardLinear : public LayerBase<BlockHadamardLinear<S>, S> {
     transform(hidden);
     return hidden;
   }
-
-  Index blocks_;
-  bool hadamard_;
 };
 
 static_assert(LinearLayer<BlockHadamardLinear<float>> && DescribedLayer<BlockHadamardLinear<double>>);

@@ -5,33 +5,45 @@
 
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 
 namespace rotorlin {
 
+struct DenseLinearOptions {
+  bool bias = true;        ///< add a bias to every output feature
+  std::uint64_t seed = 0;  ///< of the initial weights
+
+  static constexpr auto fields() { return std::tuple(option_field("bias", &DenseLinearOptions::bias)); }
+};
+
 /// A dense layer. Parameters: W (out x in, column-major), then the bias (out).
 template <class S>
-class DenseLinear : public LayerBase<DenseLinear<S>, S> {
-  using Base = LayerBase<DenseLinear, S>;
+class DenseLinear : public OptionsLayer<DenseLinear<S>, S, DenseLinearOptions> {
+  using Base = OptionsLayer<DenseLinear, S, DenseLinearOptions>;
+  using Uninitialised = typename Base::Uninitialised;
+  friend Base;
 
  public:
   static constexpr const char* type_name = "DenseLinear";
   struct Workspace {};
 
   /// W uniform in +-sqrt(6 / in) (He et al. 2015), which keeps the scale through ReLU layers; bias zero.
-  DenseLinear(Index in, Index out, bool bias = true, std::uint64_t seed = 0)
-      : DenseLinear(Uninitialised{}, in, out, bias) {
+  /// \throws std::invalid_argument for in or out < 1.
+  DenseLinear(Index in, Index out, const DenseLinearOptions& options = {})
+      : DenseLinear(Uninitialised{}, in, out, options) {
     const double bound = std::sqrt(6.0 / static_cast<double>(in));
-    Random(seed).fill_uniform(weight(), -bound, bound);
+    Random(options.seed).fill_uniform(weight(), -bound, bound);
   }
 
   /// The layer y = W x.
   static DenseLinear from_matrix(const ConstMatrixRef<S>& weight) {
-    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), false);
+    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), {.bias = false});
     layer.weight() = weight;
     return layer;
   }
@@ -42,7 +54,7 @@ class DenseLinear : public LayerBase<DenseLinear<S>, S> {
       detail::throw_invalid("DenseLinear::from_matrix: bias is ", detail::shape(bias), ", expected ",
                             weight.rows(), " x 1 for a weight of ", detail::shape(weight));
     }
-    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), true);
+    DenseLinear layer(Uninitialised{}, weight.cols(), weight.rows(), {});
     layer.weight() = weight;
     layer.bias() = bias;
     return layer;
@@ -75,20 +87,13 @@ class DenseLinear : public LayerBase<DenseLinear<S>, S> {
     if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
   }
 
-  Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"bias", detail::option_text(this->has_bias())}};
-  }
-  static DenseLinear from_description(const Description& description) {
-    return DenseLinear(Uninitialised{}, detail::option<Index>(description, "in"),
-                       detail::option<Index>(description, "out"), detail::option<bool>(description, "bias"));
-  }
-
  private:
-  struct Uninitialised {};
-  DenseLinear(Uninitialised, Index in, Index out, bool bias)
-      : Base(in, out, detail::checked_product(in, out), bias) {}
+  DenseLinear(Uninitialised tag, Index in, Index out, const DenseLinearOptions& options)
+      : Base(tag, in, out, options) {}
+
+  static Index count_weights(Index in, Index out, const DenseLinearOptions&) {
+    return detail::checked_product(in, out);
+  }
 };
 
 static_assert(LinearLayer<DenseLinear<float>> && DescribedLayer<DenseLinear<double>>);

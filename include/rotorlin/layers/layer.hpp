@@ -84,12 +84,15 @@ struct ParameterRange {
 using Description = std::map<std::string, std::string>;
 
 /// A layer that can be saved: `L::from_description(layer.describe())` has the same shape and the same meaning
-/// of every parameter (their values travel apart). "in" and "out" must be among the keys. `from_description`
-/// throws std::invalid_argument on missing or impossible options.
+/// of every parameter (their values travel apart). "in" and "out" must be among the keys.
+/// `L::count_parameters(description)` is the number of parameters of that layer, found without making it: what
+/// a file says is held against what it holds before anything of that size is allocated. Both throw
+/// std::invalid_argument on missing or impossible options.
 template <class L>
 concept DescribedLayer = Layer<L> && requires(const L layer, const Description& description) {
   { layer.describe() } -> std::same_as<Description>;
   { L::from_description(description) } -> std::same_as<L>;
+  { L::count_parameters(description) } -> std::same_as<Index>;
 };
 
 namespace detail {

@@ -15,6 +15,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/gram_factor.hpp"
@@ -22,6 +23,7 @@
 #include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 
 namespace rotorlin {
 
@@ -55,11 +57,24 @@ Matrix<T> leading_left_vectors(const Matrix<T>& a, Index k) {
 
 }  // namespace detail
 
+struct LowRankLinearOptions {
+  Index rank = 0;          ///< 1 ... the smaller of in and out
+  bool bias = true;        ///< add a bias to every output feature
+  std::uint64_t seed = 0;  ///< of the initial weights
+
+  static constexpr auto fields() {
+    return std::tuple(option_field("rank", &LowRankLinearOptions::rank),
+                      option_field("bias", &LowRankLinearOptions::bias));
+  }
+};
+
 /// A layer of rank <= `rank`. Parameters: U (out x rank), V (rank x in), both column-major, then the bias
 /// (out).
 template <class S>
-class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
-  using Base = LayerBase<LowRankLinear, S>;
+class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOptions> {
+  using Base = OptionsLayer<LowRankLinear, S, LowRankLinearOptions>;
+  using Uninitialised = typename Base::Uninitialised;
+  friend Base;
 
  public:
   static constexpr const char* type_name = "LowRankLinear";
@@ -67,17 +82,21 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
     VectorX<S> hidden, grad_hidden;
   };
 
-  /// U uniform in +-sqrt(6 / rank), V in +-sqrt(3 / in): the scale of DenseLinear. Bias zero.
-  LowRankLinear(Index in, Index out, Index rank, bool bias = true, std::uint64_t seed = 0)
-      : LowRankLinear(Uninitialised{}, in, out, rank, bias) {
-    Random random(seed);
-    const double u_bound = std::sqrt(6.0 / static_cast<double>(rank));
+  /// U uniform in +-sqrt(6 / rank), V in +-sqrt(3 / in): the scale of DenseLinear. Bias zero. \throws
+  /// std::invalid_argument for in or out < 1 or an impossible rank.
+  LowRankLinear(Index in, Index out, const LowRankLinearOptions& options)
+      : LowRankLinear(Uninitialised{}, in, out, options) {
+    Random random(options.seed);
+    const double u_bound = std::sqrt(6.0 / static_cast<double>(options.rank));
     const double v_bound = std::sqrt(3.0 / static_cast<double>(in));
     random.fill_uniform(u(), -u_bound, u_bound);
     random.fill_uniform(v(), -v_bound, v_bound);
   }
+  /// Of this rank, the other options as they are by default.
+  LowRankLinear(Index in, Index out, Index rank)
+      : LowRankLinear(in, out, LowRankLinearOptions{.rank = rank}) {}
 
-  Index rank() const { return rank_; }
+  Index rank() const { return this->options().rank; }
   Eigen::Map<Matrix<S>> u() { return u_of(this->parameters().data()); }
   Eigen::Map<Matrix<S>> v() { return v_of(this->parameters().data()); }
   Eigen::Map<const Matrix<S>> u() const { return u_of(this->parameters().data()); }
@@ -99,7 +118,7 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
   using Base::forward;
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
     detail::check_forward(*this, x, y);
-    auto hidden = detail::scratch(workspace.hidden, rank_, x.cols());
+    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
     hidden.noalias() = v() * x;
     y.noalias() = u() * hidden;
     if (this->has_bias()) y.colwise() += this->bias();
@@ -109,8 +128,8 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
                 Workspace& workspace) {
     detail::check_backward(*this, x, grad_y, grad_x);
-    auto hidden = detail::scratch(workspace.hidden, rank_, x.cols());
-    auto grad_hidden = detail::scratch(workspace.grad_hidden, rank_, x.cols());
+    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
+    auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
     hidden.noalias() = v() * x;
     grad_hidden.noalias() = u().transpose() * grad_y;
     grad_x.noalias() = v().transpose() * grad_hidden;
@@ -120,26 +139,12 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
     if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
   }
 
-  Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"rank", detail::option_text(rank_)},
-            {"bias", detail::option_text(this->has_bias())}};
-  }
-  static LowRankLinear from_description(const Description& description) {
-    return LowRankLinear(
-        Uninitialised{}, detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
-        detail::option<Index>(description, "rank"), detail::option<bool>(description, "bias"));
-  }
-
  private:
-  struct Uninitialised {};
-
   double fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram, double epsilon) {
     constexpr const char* who = "LowRankLinear::fit_closed_form";
     detail::check_fit(*this, who, weight, gram);
     const Matrix<double> wf = weight * factor_gram(gram, who, epsilon);
-    const Matrix<double> left = detail::leading_left_vectors(wf, rank_);
+    const Matrix<double> left = detail::leading_left_vectors(wf, rank());
     const Matrix<double> right = left.transpose() * weight;
     this->parameters().head(this->bias_offset()).setZero();
     for (Index i = 0; i < left.cols(); ++i) {
@@ -152,31 +157,29 @@ class LowRankLinear : public LayerBase<LowRankLinear<S>, S> {
     return norm == 0 ? 0 : (wf - left * (left.transpose() * wf)).stableNorm() / norm;
   }
 
-  LowRankLinear(Uninitialised, Index in, Index out, Index rank, bool bias)
-      : Base(in, out, number_of_weights(in, out, rank), bias), rank_(rank) {}
+  LowRankLinear(Uninitialised tag, Index in, Index out, const LowRankLinearOptions& options)
+      : Base(tag, in, out, options) {}
 
-  static Index number_of_weights(Index in, Index out, Index rank) {
-    if (rank < 1 || rank > std::min(in, out)) {
-      detail::throw_invalid(type_name, ": rank = ", rank, ", expected 1 ... ", std::min(in, out),
+  static Index count_weights(Index in, Index out, const LowRankLinearOptions& options) {
+    if (options.rank < 1 || options.rank > std::min(in, out)) {
+      detail::throw_invalid(type_name, ": rank = ", options.rank, ", expected 1 ... ", std::min(in, out),
                             ", the smaller of in = ", in, " and out = ", out);
     }
-    return detail::checked_product(rank, detail::checked_sum(in, out));
+    return detail::checked_product(options.rank, detail::checked_sum(in, out));
   }
 
   template <class P>
   auto u_of(P* data) const {
-    return matrix_at(data, this->out_features(), rank_);
+    return matrix_at(data, this->out_features(), rank());
   }
   template <class P>
   auto v_of(P* data) const {
-    return matrix_at(data + this->out_features() * rank_, rank_, this->in_features());
+    return matrix_at(data + this->out_features() * rank(), rank(), this->in_features());
   }
   static Eigen::Map<Matrix<S>> matrix_at(S* data, Index rows, Index cols) { return {data, rows, cols}; }
   static Eigen::Map<const Matrix<S>> matrix_at(const S* data, Index rows, Index cols) {
     return {data, rows, cols};
   }
-
-  Index rank_;
 };
 
 static_assert(LinearLayer<LowRankLinear<float>> && DescribedLayer<LowRankLinear<double>>);

@@ -250,13 +250,39 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
                           {"residual", detail::option_text(options_.residual)},
                           {"parallel_output", detail::option_text(options_.parallel_output)}};
     for (std::size_t i = 0; i < permutations_.size(); ++i) {
-      std::string& text = result["permutation." + std::to_string(i)];
+      std::string& text = result[permutation_key(static_cast<Index>(i))];
       for (const std::int32_t from : permutations_[i])
         text += (text.empty() ? "" : " ") + std::to_string(from);
     }
     return result;
   }
   static RotorNetwork from_description(const Description& description) {
+    RotorNetwork network(detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
+                         options_of(description));
+    for (std::size_t i = 0; i < network.permutations_.size(); ++i) {
+      const auto number = static_cast<Index>(i);
+      network.set_permutation(number, permutation_of(text_of(description, permutation_key(number))));
+    }
+    return network;
+  }
+  /// Number of parameters of that network, without making it. Each permutation must be there in its length.
+  static Index count_parameters(const Description& description) {
+    const auto in = detail::option<Index>(description, "in"), out = detail::option<Index>(description, "out");
+    const Options options = complete(in, out, options_of(description));
+    const Index count = count_weights(in, out, options);
+    for (Index i = 0; options.use_permutations && i <= options.depth * options.width; ++i) {
+      const std::string& text = text_of(description, permutation_key(i));
+      const auto entries = std::count(text.begin(), text.end(), ' ') + 1;
+      if (entries != options.hidden) {
+        detail::throw_invalid("RotorNetwork: permutation ", i, " has ", entries, " entries, expected ",
+                              options.hidden, ", the hidden features");
+      }
+    }
+    return count;
+  }
+
+ private:
+  static Options options_of(const Description& description) {
     Options options;
     options.hidden = detail::option<Index>(description, "hidden");
     options.depth = detail::option<Index>(description, "depth");
@@ -268,17 +294,10 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
     options.activation = activation_from_string(text_of(description, "activation"));
     options.residual = detail::option<bool>(description, "residual");
     options.parallel_output = detail::option<bool>(description, "parallel_output");
-    RotorNetwork network(detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
-                         options);
-    for (std::size_t i = 0; i < network.permutations_.size(); ++i) {
-      const auto number = static_cast<Index>(i);
-      network.set_permutation(number,
-                              permutation_of(text_of(description, "permutation." + std::to_string(i))));
-    }
-    return network;
+    return options;
   }
+  static std::string permutation_key(Index i) { return "permutation." + std::to_string(i); }
 
- private:
   struct Completed {};
 
   /// The rotor layers, with the parameters that were in force at the last call. Copies make their own.
@@ -363,7 +382,17 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   static Index count_weights(Index in, Index out, const Options& options) {
     const Index hidden = options.hidden;
     const auto size = [&](Index from, Index to, Index count) {
-      return detail::checked_product(count, make_rotor(from, to, options).num_parameters());
+      const Index rotor = RotorLinear<S>::count_parameters(
+          {{"in", detail::option_text(from)},
+           {"out", detail::option_text(to)},
+           {"chunk", "0"},
+           {"in_chunks", "0"},
+           {"out_chunks", "0"},
+           {"width", "1"},
+           {"single_rotor", detail::option_text(options.single_rotor)},
+           {"bias", "false"},
+           {"bias_inside_alpha", "false"}});
+      return detail::checked_product(count, rotor);
     };
     Index sum = size(in, hidden, 1);
     sum = detail::checked_sum(sum, size(hidden, hidden, options.depth * options.width));

@@ -131,10 +131,9 @@ L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
         detail::throw_invalid("in = ", in, ", out = ", out, " but the self-test has ", input.rows(), " and ",
                               expected.rows());
       }
-      if constexpr (requires { L::count_parameters(options); }) {
-        if (const Index count = L::count_parameters(options); count != parameters.size()) {
-          detail::throw_invalid("they ask for ", count, " parameters, the file holds ", parameters.size());
-        }
+      if (const Index count = L::count_parameters(options); count != parameters.size()) {
+        detail::throw_invalid("they ask for ", count, " parameters, the file holds ", parameters.size(),
+                              ", expected as many");
       }
       return L::from_description(options);
     } catch (const std::exception& error) {
