@@ -30,6 +30,7 @@
 #include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/detail/sample_block.hpp"
 #include "rotorlin/layers/layer.hpp"
 
 namespace rotorlin {
@@ -121,14 +122,39 @@ class SharedDictionary {
     scatter(others, other_rows_, x);
   }
 
+  /// The same for a block of samples (detail::SampleBlock); `others` has features * width scalars.
+  template <class Block>
+  void analyse(Block, const S* x, S* h, S* others) const {
+    constexpr Index width = Block::width;
+    const Index stride = stored_.rows();
+    if (identity_rows_.empty()) return Block::multiply(stored_.data(), stride, 1, rank(), stride, x, h);
+    for (Index i = 0; i < rank(); ++i) copy_row<width>(x, identity_rows_[at(i)], h, i);
+    for (Index i = 0; i < stride; ++i) copy_row<width>(x, other_rows_[at(i)], others, i);
+    Block::template multiply<true>(stored_.data(), stride, 1, rank(), stride, others, h);
+  }
+  template <class Block>
+  void synthesise(Block, const S* h, S* x, S* others) const {
+    constexpr Index width = Block::width;
+    const Index stride = stored_.rows();
+    if (identity_rows_.empty()) return Block::multiply(stored_.data(), 1, stride, stride, rank(), h, x);
+    Block::multiply(stored_.data(), 1, stride, stride, rank(), h, others);
+    for (Index i = 0; i < rank(); ++i) copy_row<width>(h, i, x, identity_rows_[at(i)]);
+    for (Index i = 0; i < stride; ++i) copy_row<width>(others, i, x, other_rows_[at(i)]);
+  }
+
  private:
+  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+  template <Index width>
+  static void copy_row(const S* from, Index i, S* to, Index j) {
+    std::copy(from + i * width, from + (i + 1) * width, to + j * width);
+  }
   template <class From, class To>
   static void check(const char* function, const char* from_name, const From& from, Index from_rows,
                     const char* to_name, const To& to, Index to_rows) {
     if (from.rows() != from_rows || to.rows() != to_rows || from.cols() != to.cols()) {
-      detail::throw_invalid("SharedDictionary::", function, ": ", from_name, " is ", detail::shape(from), ", ",
-                            to_name, " is ", detail::shape(to), ", expected ", from_rows, " x batch and ",
-                            to_rows, " x batch");
+      detail::throw_invalid("SharedDictionary::", function, ": ", from_name, " is ", detail::shape(from),
+                            ", ", to_name, " is ", detail::shape(to), ", expected ", from_rows,
+                            " x batch and ", to_rows, " x batch");
     }
     if (detail::share_memory(from, to)) {
       detail::throw_invalid("SharedDictionary::", function, ": ", from_name, " and ", to_name,
@@ -162,85 +188,6 @@ class SharedDictionary {
 
 enum class DictionarySide { input, output };
 enum class CoefficientStorage { dense, sparse };
-
-/// Where the nonzeros of a rows x cols matrix are, by compressed columns. Their values lie elsewhere.
-struct ColumnPattern {
-  Index rows = 0;
-  std::vector<std::size_t> starts = {0};  ///< cols + 1 places in `indices`: where each column begins
-  std::vector<std::uint32_t> indices;     ///< rows, ascending within a column
-
-  Index cols() const { return static_cast<Index>(starts.size()) - 1; }
-  Index nonzeros() const { return static_cast<Index>(indices.size()); }
-};
-
-namespace detail {
-
-/// Products of a sparse matrix C (the pattern and its values) with batches, `Packs` registers of samples at a
-/// time: every nonzero is read once for all of them. A block of samples lies atom after atom.
-template <class S, int Packs>
-struct SparseBlock {
-  static constexpr int lanes = native_lanes<S>;
-  static constexpr Index width = lanes * Packs;
-  static constexpr int chains = Packs < 4 ? 4 / Packs : 1;  // of sums that do not wait for each other
-  using P = Pack<S, lanes>;
-
-  /// Columns first ... first + count - 1 of x, transposed; zeros behind them.
-  template <class X>
-  static void transpose(const X& x, Index first, Index count, S* block) {
-    for (Index i = 0; i < x.rows(); ++i) {
-      for (Index b = 0; b < width; ++b) block[i * width + b] = b < count ? x(i, first + b) : S(0);
-    }
-  }
-
-  /// y = C^T h for one block.
-  template <class Y>
-  static void multiply(const ColumnPattern& pattern, const S* values, const S* h, Index first, Index count,
-                       Y& y) {
-    S column[static_cast<std::size_t>(width)];
-    for (Index j = 0; j < pattern.cols(); ++j) {
-      P sums[static_cast<std::size_t>(chains * Packs)] = {};
-      const auto add = [&](std::size_t p, auto chain) ROTORLIN_INLINE_LAMBDA {
-        const S* row = h + Index{pattern.indices[p]} * width;
-        const S value = values[p];
-        unroll<Packs>([&](auto i) { sums[chain * Packs + i] += value * load<S, lanes>(row + i * lanes); });
-      };
-      std::size_t p = pattern.starts[at(j)];
-      const std::size_t end = pattern.starts[at(j) + 1];
-      for (; p + chains <= end; p += chains) unroll<chains>([&](auto c) { add(p + c, c); });
-      for (; p < end; ++p) add(p, std::integral_constant<int, 0>());
-      for (int c = 1; c < chains; ++c) unroll<Packs>([&](auto i) { sums[i] += sums[c * Packs + i]; });
-      unroll<Packs>([&](auto i) { store<S, lanes>(column + i * lanes, sums[i]); });
-      for (Index b = 0; b < count; ++b) y(j, first + b) = column[b];
-    }
-  }
-
-  /// grad_h += C g and grad_values += the nonzeros of h g^T, for one block.
-  static void multiply_back(const ColumnPattern& pattern, const S* values, const S* h, const S* g, S* grad_h,
-                            S* grad_values) {
-    for (Index j = 0; j < pattern.cols(); ++j) {
-      P column[Packs];
-      unroll<Packs>([&](auto i) { column[i] = load<S, lanes>(g + j * width + i * lanes); });
-      for (std::size_t p = pattern.starts[at(j)]; p < pattern.starts[at(j) + 1]; ++p) {
-        const Index offset = Index{pattern.indices[p]} * width;
-        const S value = values[p];
-        P sum = {};
-        unroll<Packs>([&](auto i) {
-          S* to = grad_h + offset + i * lanes;
-          store<S, lanes>(to, load<S, lanes>(to) + value * column[i]);
-          sum += column[i] * load<S, lanes>(h + offset + i * lanes);
-        });
-        S total[lanes];
-        store<S, lanes>(total, sum);
-        for (const S part : total) grad_values[p] += part;
-      }
-    }
-  }
-
- private:
-  static std::size_t at(Index j) { return static_cast<std::size_t>(j); }
-};
-
-}  // namespace detail
 
 /// A layer on a shared dictionary. Parameters: the coefficients, column after column (of a sparse C its
 /// stored nonzeros), then the bias (out). Sparse products read each nonzero once for a register full of
@@ -276,6 +223,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
         values[p] = coefficients(Index{pattern_.indices[static_cast<std::size_t>(p)]}, j);
       }
     }
+    plan_ = detail::PatternPlan(pattern_);
   }
 
   /// Sparse, from the pattern (rows x columns as the coefficients above) and its values. \throws as above,
@@ -296,6 +244,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
                             " nonzeros, expected as many");
     }
     this->parameters().head(this->bias_offset()) = values;
+    plan_ = detail::PatternPlan(pattern_);
   }
 
   const Dictionary& dictionary() const { return dictionary_; }
@@ -327,15 +276,14 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   using Base::forward;
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
     detail::check_forward(*this, x, y);
-    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
-    if (side_ == DictionarySide::input) {
-      dictionary_->analyse(x, hidden, workspace.scratch);
-      combine(hidden, y, workspace);
+    detail::scratch(workspace.scratch, dictionary_->stored().rows(), 1);
+    if (x.cols() == 1) {
+      forward_single(x, y, workspace);
     } else {
-      combine(x, hidden, workspace);
-      dictionary_->synthesise(hidden, y, workspace.scratch);
+      for_blocks(x.cols(), [&](auto block, Index first, Index count) {
+        forward_block(block, x, y, first, count, workspace.block);
+      });
     }
-    if (this->has_bias()) y.colwise() += this->bias();
     detail::check_result(*this, "forward", y);
   }
 
@@ -372,9 +320,8 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     Index rows, cols;
   };
   template <int Packs>
-  using Block = detail::SparseBlock<S, Packs>;
-  static constexpr int wide = 4;                                         // registers of samples
-  static constexpr int gathered = std::min(detail::native_lanes<S>, 8);  // atoms of one sample
+  using Block = detail::SampleBlock<S, Packs>;
+  static constexpr int wide = 8;  // registers of samples
 
   SharedDictionaryLinear(Dictionary dictionary, Shape shape, CoefficientStorage storage,
                          ColumnPattern pattern, DictionarySide side, const VectorX<S>& bias)
@@ -459,40 +406,71 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     }
   }
 
-  /// y = C^T h.
-  void combine(const ConstMatrixRef<S>& h, MatrixRef<S> y, Workspace& workspace) const {
+  static Index padded(Index rows) { return (rows + 15) / 16 * 16; }
+  /// Scalars of scratch for a block of samples, or a single one.
+  Index block_memory(Index width) const {
+    return (this->in_features() + this->out_features() + rank() + dictionary_->features()) * width + 16;
+  }
+
+  void forward_single(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+    S* const memory = workspace.block.reserve(block_memory(1));
+    // behind the entries that are used, zeros up to a full register
+    Eigen::Map<Matrix<S>> hidden(memory, padded(shape_.rows), 1);
+    if (side_ == DictionarySide::input) {
+      dictionary_->analyse(x, hidden.topRows(rank()), workspace.scratch);
+      combine_single(hidden, y);
+    } else {
+      hidden.topRows(shape_.rows) = x;
+      Eigen::Map<Matrix<S>> combined(memory + hidden.size(), rank(), 1);
+      combine_single(hidden, combined);
+      dictionary_->synthesise(combined, y, workspace.scratch);
+    }
+    if (this->has_bias()) y.col(0) += this->bias();
+  }
+
+  /// y = C^T h; h has zeros behind its entries.
+  void combine_single(MatrixRef<S> h, MatrixRef<S> y) const {
     const S* values = this->parameters().data();
     if (storage_ == CoefficientStorage::dense) {
-      if (h.cols() == 1) {
-        y.col(0).noalias() = dense(values).transpose() * h.col(0);
-      } else {
-        y.noalias() = dense(values).transpose() * h;
-      }
-      return;
+      y.col(0).noalias() = dense(values).transpose() * h.col(0).head(shape_.rows);
+    } else {
+      h.col(0).tail(h.rows() - shape_.rows).setZero();
+      detail::multiply_masked(pattern_, plan_, values, h.data(), y.data());
     }
-    if (h.cols() == 1) {
-      const S* const atoms = h.data();
-      const std::uint32_t* const indices = pattern_.indices.data();
-      for (Index j = 0; j < shape_.cols; ++j) {
-        using P = detail::Pack<S, gathered>;
-        P sums = {};
-        S few[static_cast<std::size_t>(gathered)], sum = 0;
-        std::size_t p = start(j);
-        for (; p + gathered <= start(j + 1); p += gathered) {
-          for (std::size_t c = 0; c < gathered; ++c) few[c] = atoms[indices[p + c]];
-          sums += detail::load<S, gathered>(values + p) * detail::load<S, gathered>(few);
-        }
-        for (; p < start(j + 1); ++p) sum += values[p] * atoms[indices[p]];
-        detail::store<S, gathered>(few, sums);
-        y(j, 0) = std::accumulate(std::begin(few), std::end(few), sum);
-      }
-      return;
+  }
+
+  template <class Block>
+  void forward_block(Block block, const ConstMatrixRef<S>& x, MatrixRef<S> y, Index first, Index count,
+                     detail::PackBuffer<S>& memory) const {
+    constexpr Index width = Block::width;
+    const Index in = this->in_features(), out = this->out_features();
+    S* const from = memory.reserve(block_memory(width));
+    S* const to = from + in * width;
+    S* const hidden = to + out * width;
+    S* const others = hidden + rank() * width;
+    Block::load_samples(x, first, count, from);
+    if (side_ == DictionarySide::input) {
+      dictionary_->analyse(block, from, hidden, others);
+      combine(block, hidden, to);
+    } else {
+      combine(block, from, hidden);
+      dictionary_->synthesise(block, hidden, to, others);
     }
-    S* const block = workspace.block.reserve(shape_.rows * Block<wide>::width);
-    for_blocks(h.cols(), [&]<int Packs>(Block<Packs> kernel, Index first, Index count) {
-      kernel.transpose(h, first, count, block);
-      kernel.multiply(pattern_, values, block, first, count, y);
-    });
+    for (Index f = 0; f < this->bias().size(); ++f) {
+      for (Index b = 0; b < width; ++b) to[f * width + b] += this->bias()[f];
+    }
+    Block::store_samples(to, first, count, y);
+  }
+
+  /// y = C^T h for a block.
+  template <class Block>
+  void combine(Block, const S* h, S* y) const {
+    const S* values = this->parameters().data();
+    if (storage_ == CoefficientStorage::dense) {
+      Block::multiply(values, shape_.rows, 1, shape_.cols, shape_.rows, h, y);
+    } else {
+      Block::multiply_sparse(pattern_, plan_, values, h, y);
+    }
   }
 
   /// grad_h = C g, and the gradients of C.
@@ -510,13 +488,11 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     S* const out_block = workspace.out_block.reserve(shape_.cols * Block<wide>::width);
     for_blocks(h.cols(), [&]<int Packs>(Block<Packs> kernel, Index first, Index count) {
       constexpr Index width = Block<Packs>::width;
-      kernel.transpose(h, first, count, block);
-      kernel.transpose(g, first, count, out_block);
+      kernel.load_samples(h, first, count, block);
+      kernel.load_samples(g, first, count, out_block);
       std::fill(grad_block, grad_block + shape_.rows * width, S(0));
       kernel.multiply_back(pattern_, values, block, out_block, grad_block, grad_values);
-      for (Index b = 0; b < count; ++b) {
-        for (Index i = 0; i < shape_.rows; ++i) grad_h(i, first + b) = grad_block[i * width + b];
-      }
+      kernel.store_samples(grad_block, first, count, grad_h);
     });
   }
 
@@ -525,6 +501,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   CoefficientStorage storage_;
   DictionarySide side_;
   ColumnPattern pattern_;
+  detail::PatternPlan plan_;
 };
 
 static_assert(LinearLayer<SharedDictionaryLinear<float>> && LinearLayer<SharedDictionaryLinear<double>>);
