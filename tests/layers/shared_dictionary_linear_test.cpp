@@ -90,6 +90,31 @@ TEST_CASE("sparse products agree with dense ones for every batch") {
   }
 }
 
+TEMPLATE_TEST_CASE("blocks of samples and single ones agree with the matrix, at sizes beyond every tile", "",
+                   float, double) {
+  using S = TestType;
+  const double tolerance = std::is_same_v<S, float> ? 1e-5 : 1e-14;
+  for (const bool identity : {false, true}) {
+    for (const auto storage : {CoefficientStorage::dense, CoefficientStorage::sparse}) {
+      for (const auto side : {DictionarySide::input, DictionarySide::output}) {
+        const auto layer = random_layer(random_dictionary<S>(205, 139, identity), 77, storage, side, true);
+        const Matrix<S> dense = layer.to_dense();
+        typename SharedDictionaryLinear<S>::Workspace workspace;
+        for (const Index batch : {1, 2, 15, 17, 100, 129, 300}) {
+          CAPTURE(identity, static_cast<int>(storage), static_cast<int>(side), batch);
+          // columns of larger matrices, and what lies around the result stays
+          const Matrix<S> x = random_matrix<S>(dense.cols() + 3, batch, 6);
+          Matrix<S> y = Matrix<S>::Constant(dense.rows() + 2, batch, 7);
+          layer.forward(x.topRows(dense.cols()), y.topRows(dense.rows()), workspace);
+          const Matrix<S> expected = (dense * x.topRows(dense.cols())).colwise() + layer.bias();
+          CHECK(test::relative_difference(Matrix<S>(y.topRows(dense.rows())), expected) < tolerance);
+          CHECK((y.bottomRows(2).array() == 7).all());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a dictionary of identity rows alone is a dense layer, and one of zeros has a parameter") {
   const auto nothing =
       std::make_shared<SharedDictionary<float>>(Matrix<float>(0, 4), std::vector<Index>{2, 0, 1, 3});

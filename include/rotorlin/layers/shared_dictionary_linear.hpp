@@ -326,19 +326,22 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   SharedDictionaryLinear(Dictionary dictionary, Shape shape, CoefficientStorage storage,
                          ColumnPattern pattern, DictionarySide side, const VectorX<S>& bias)
       : Base(checked(dictionary, shape, side, bias, 0), checked(dictionary, shape, side, bias, 1),
-             storage == CoefficientStorage::dense ? detail::checked_product(shape.rows, shape.cols)
-                                                  : pattern.nonzeros(),
-             bias.size() > 0),
+             num_coefficients(storage, shape, pattern), bias.size() > 0),
         dictionary_(std::move(dictionary)),
         shape_(shape),
         storage_(storage),
         side_(side),
         pattern_(std::move(pattern)) {
+    this->bias() = bias;
+  }
+
+  static Index num_coefficients(CoefficientStorage storage, Shape shape, const ColumnPattern& pattern) {
     if (storage != CoefficientStorage::dense && storage != CoefficientStorage::sparse) {
       detail::throw_invalid(type_name, ": storage = ", static_cast<int>(storage),
                             ", expected one of the enumeration CoefficientStorage");
     }
-    this->bias() = bias;
+    return storage == CoefficientStorage::dense ? detail::checked_product(shape.rows, shape.cols)
+                                                : pattern.nonzeros();
   }
 
   template <class M>
