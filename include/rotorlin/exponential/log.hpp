@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The logarithm of Euclidean rotors, and the interpolation that it gives.
+/// The logarithm of rotors, and the interpolation and the square root that it gives: up to five dimensions in
+/// closed form (closed_log.hpp), in more for Euclidean rotors.
 ///
-/// The rotation M = exp(2 A) of a rotor r has planes that turn by 2t; the half angles t lie in [0, pi/2] and
-/// are found by atan from their tangents, never acos. They make a bivector whose exponential is r or -r.
-/// Where it is -r, the largest half angle becomes t - pi. So the principal logarithm has all angles in [0,
-/// pi/2] but for one that may be up to pi. It is the shortest where the angles differ; at t = pi/2 the plane
-/// may be turned either way, and at -1 any plane does.
+/// There the rotation M = exp(2 A) of a rotor r has planes that turn by 2t; the half angles t lie in [0,
+/// pi/2] and are found by atan from their tangents, never acos. They make a bivector whose exponential is r
+/// or -r. Where it is -r, the largest half angle becomes t - pi. So the principal logarithm has all angles in
+/// [0, pi/2] but for one that may be up to pi. It is the shortest where the angles differ; at t = pi/2 the
+/// plane may be turned either way, and at -1 any plane does.
 #pragma once
 
 #include <Eigen/Core>
@@ -23,6 +24,7 @@
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/exponential/closed_log.hpp"
 #include "rotorlin/exponential/exp.hpp"
 #include "rotorlin/exponential/invariant_decomposition.hpp"
 
@@ -146,38 +148,151 @@ auto checked_rotation_matrix(const char* who, const Rotor<Scalar, P, Q, R>& r) {
   return rotation;
 }
 
-}  // namespace detail
-
-/// The principal logarithm: exp(log(r)) = r, with all angles in [0, pi/2] but for one that may be up to pi.
-/// \throws std::domain_error where a coefficient is NaN or infinite; std::invalid_argument where the
-/// signature is not Euclidean, r is not a rotor to the square root of the rounding unit (see
-/// Rotor::normalized), or r is -1 and n < 2.
-template <std::floating_point Scalar, int P, int Q, int R>
-Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
-  constexpr int n = detail::decomposition_dimension<P, Q, R>;
-  auto planes = detail::half_angle_decomposition<Scalar, n>(detail::checked_rotation_matrix("log", r));
-  if (planes.rotor().coeffs().dot(r.coeffs()) < Scalar(0)) {
-    if (planes.num_planes() == 0)
-      detail::throw_invalid("log: the rotor -1 of ", r.signature(),
-                            " has no logarithm: there is no plane to turn");
+/// log(r) of a Euclidean rotor by the planes of its rotation matrix; with `shortest` of r or -r, whichever
+/// turns less.
+template <std::floating_point Scalar, int N>
+Bivector<Scalar, N> log_by_planes(const char* who, const Rotor<Scalar, N>& r, bool shortest) {
+  auto planes = half_angle_decomposition<Scalar, N>(checked_rotation_matrix(who, r));
+  if (!shortest && planes.rotor().coeffs().dot(r.coeffs()) < Scalar(0)) {
     auto angles = planes.angles();
     angles[0] -= std::numbers::pi_v<Scalar>;
     planes = {planes.basis(), angles};
   }
-  return {r.signature(), planes.bivector().coeffs()};
+  return planes.bivector();
 }
 
-/// The rotor at time t of the rotation from `start` (t = 0) to `end` (t = 1) at constant speed, the short
-/// way: every plane turns by at most pi. So at t = 1 it is `end` or -`end`, which are the same rotation.
-/// \throws as `log` does.
+/// Refuses what is no rotor to the square root of the rounding unit, for the function `who`: r~ r = 1 has
+/// parts of grade 0 and 4, and those of null blades are measured by the coefficients of such.
+template <class R, int N, class Algebra, class Scalar>
+void check_rotor(const char* who, const R& r, const SmallAlgebra<N, Algebra, Scalar>& algebra,
+                 const Scalar* x) {
+  using Small = SmallAlgebra<N, Algebra, Scalar>;
+  typename Small::Bivector b;
+  typename Small::Quadvector p{}, rest{};
+  std::copy_n(x + 1, b.size(), b.begin());
+  if constexpr (N >= 4) std::copy_n(x + 1 + b.size(), p.size(), p.begin());
+  constexpr Scalar epsilon = std::numeric_limits<typename R::Scalar>::epsilon();
+  const Scalar half_digits = Scalar(8) * std::sqrt(epsilon);
+  Scalar error = std::abs(x[0] * x[0] - algebra.square(b) + algebra.quad_square(p) - Scalar(1));
+  bool good = true, finite = true;
+  if constexpr (Algebra::is_static && Algebra::is_always_euclidean && N <= 3) {
+    good = error <= half_digits;
+    finite = good;
+  } else {
+    Scalar total(0), largest(0);
+    for (std::size_t i = 0; i < part_masks<N, Part::even>.size(); ++i) {
+      const Scalar magnitude = std::abs(x[i]);
+      if (metric_of(algebra.algebra, part_masks<N, Part::even>[i]) != 0) total += magnitude * magnitude;
+      largest = std::max(largest, magnitude);
+      finite = finite && magnitude <= std::numeric_limits<Scalar>::max();
+    }
+    const Scalar tolerance =
+        half_digits + Scalar(gathered_rounding) * epsilon * (algebra.is_definite() ? 1 : total);
+    good = error <= tolerance;
+    if constexpr (N >= 4) {
+      const auto square = algebra.wedge_square(b);
+      rest = N == 5 ? algebra.commutator(p, b) : rest;
+      for (std::size_t k = 0; k < p.size(); ++k) {
+        const bool null = metric_of(algebra.algebra, algebra.quadvector_mask(k)) == 0;
+        const Scalar part = std::abs(Scalar(2) * (x[0] * p[k] + rest[k]) - square[k]);
+        good = good && part <= (null ? half_digits * (Scalar(1) + largest) : tolerance);
+        error = std::max(error, part);
+      }
+    }
+  }
+  if (good && finite) return;
+  if (!r.all_finite()) {
+    throw_domain(who, ": the rotor of ", r.signature(), " has coefficients that are NaN or infinite");
+  }
+  throw_invalid(who, ": expected a rotor of ", r.signature(), ", but r~ r differs from 1 by up to ", error,
+                "; use normalized()");
+}
+
+/// log(r) for n <= 5.
+template <class Scalar, int P, int Q, int R>
+Bivector<Scalar, P, Q, R> log_in_closed_form(const char* who, const Rotor<Scalar, P, Q, R>& r) {
+  Bivector<Scalar, P, Q, R> result(r.signature());
+  with_small_algebra(r, [&]<int N, class Algebra, class Wide>(const SmallAlgebra<N, Algebra, Wide>& algebra) {
+    std::array<Wide, static_cast<std::size_t>(part_size(Part::even, N))> rotor;
+    for (std::size_t i = 0; i < rotor.size(); ++i) rotor[i] = static_cast<Wide>(r[static_cast<Index>(i)]);
+    check_rotor(who, r, algebra, rotor.data());
+    typename SmallAlgebra<N, Algebra, Wide>::Bivector b{};
+    if (!closed_log(algebra, rotor.data(), b.data())) {
+      throw_invalid(
+          who, ": the rotor of ", r.signature(), " with scalar part ", r[0],
+          " has no logarithm: it is minus an exponential, and no plane there turns it to that; -r turns "
+          "and moves all elements as r does");
+    }
+    for (std::size_t i = 0; i < b.size(); ++i) result[static_cast<Index>(i)] = static_cast<Scalar>(b[i]);
+  });
+  return result;
+}
+
+/// log(r), or with `shortest` of the one of r and -r that turns less, for the function `who`.
+template <std::floating_point Scalar, int P, int Q, int R>
+Bivector<Scalar, P, Q, R> log_of(const char* who, const Rotor<Scalar, P, Q, R>& r, bool shortest) {
+  constexpr int n = Signature<P, Q, R>::static_dimension;
+  if constexpr (n == Dynamic || n <= 5) {
+    if (n != Dynamic || r.dimension() <= 5)
+      return log_in_closed_form(who, shortest && r[0] < Scalar(0) ? -r : r);
+  }
+  if constexpr (n == Dynamic || n > 5) {
+    const Signature<P, Q, R> algebra = r.signature();
+    if (algebra.is_euclidean()) {
+      return {algebra, log_by_planes(who, Rotor<Scalar, n>(r.dimension(), r.coeffs()), shortest).coeffs()};
+    }
+    if (algebra.p() == 0 && algebra.r() == 0) {
+      const Rotor<Scalar, n> positive(r.dimension(), with_flipped_planes(r).coeffs());
+      return {algebra, -log_by_planes(who, positive, shortest).coeffs()};
+    }
+    throw_invalid(who, ": rotor of ", algebra, ", expected n <= 5, or Cl(n) or Cl(0, n)");
+  }
+  return {};  // not reached
+}
+
+}  // namespace detail
+
+/// The principal logarithm: exp(log(r)) = r. Up to five dimensions in closed form, in any signature
+/// (closed_log.hpp), where r may be a motor, a boost, a conformal versor. Euclidean: all angles lie in [0,
+/// pi/2] but for one that may be up to pi, and no sum of two exceeds pi; in other signatures -r may have a
+/// logarithm where r has none, a boost or translator with a negative scalar part. \throws std::domain_error
+/// where a coefficient is NaN or infinite; std::invalid_argument where r is not a rotor to the square root of
+/// the rounding unit (see Rotor::normalized), where it has no logarithm (-1 for n < 2), and for n >= 6 in
+/// other signatures than Cl(n) and Cl(0, n).
+template <std::floating_point Scalar, int P, int Q, int R>
+Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
+  return detail::log_of("log", r, false);
+}
+
+/// The rotor at time t of the motion from `start` (t = 0) to `end` (t = 1) at constant speed, the short way:
+/// every plane turns by at most pi. So at t = 1 it is `end` or -`end`, which are the same motion. In any
+/// signature that `log` knows: motors move along a screw.
+/// \throws as `log` does, and std::domain_error where t is NaN or infinite.
 template <std::floating_point Scalar, int P, int Q, int R>
 Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Scalar, P, Q, R>& end,
                              Scalar t) {
-  constexpr int n = detail::decomposition_dimension<P, Q, R>;
-  const auto planes = detail::half_angle_decomposition<Scalar, n>(
-      detail::checked_rotation_matrix("slerp", start.reversed() * end));
-  const Bivector<Scalar, P, Q, R> b(start.signature(), planes.bivector().coeffs());
-  return start * exp(b * t);
+  const Rotor<Scalar, P, Q, R> difference = start.reversed() * end;
+  constexpr int n = Signature<P, Q, R>::static_dimension;
+  if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
+    const detail::SmallAlgebra<n, Signature<P, Q, R>, Scalar> algebra({});
+    detail::check_rotor("slerp", difference, algebra, difference.coeffs().data());
+    Scalar square(0);
+    for (Index i = 1; i < difference.size(); ++i) square += difference[i] * difference[i];
+    const Scalar sine = std::sqrt(square), angle = t * std::atan2(sine, std::abs(difference[0]));
+    if (!(angle - angle == Scalar(0))) detail::throw_domain("slerp: t = ", t, ", expected a number");
+    const Scalar factor = std::copysign(sine > Scalar(0) ? std::sin(angle) / sine : t, difference[0] * sine);
+    Rotor<Scalar, P, Q, R> step = difference * factor;
+    step[0] = std::cos(angle);
+    return start * step;
+  } else {
+    return start * exp(detail::log_of("slerp", difference, true) * t);
+  }
+}
+
+/// The square root exp(log(r)/2), half the motion. \throws as `log` does.
+template <std::floating_point Scalar, int P, int Q, int R>
+Rotor<Scalar, P, Q, R> sqrt(const Rotor<Scalar, P, Q, R>& r) {
+  return exp(detail::log_of("sqrt", r, false) / Scalar(2));
 }
 
 }  // namespace rotorlin
