@@ -86,10 +86,13 @@ ROTORLIN_INLINE StudyWaves<Scalar> study_waves(const Scalar& s, const Scalar& m,
     f.s1 *= square * length;
     return f;
   }
+  if (m == Scalar(0)) {
+    const Waves<Scalar> f = waves(s, length);
+    return {f.c, f.s * length / Scalar(2), f.s, (f.c * length - f.s) / (Scalar(2) * s)};
+  }
   if (has_distinct_planes(s, m)) {
     const Scalar root = std::sqrt(s * s - m);
-    const Scalar x = (s + std::copysign(root, s)) / Scalar(2),
-                 y = m == Scalar(0) ? Scalar(0) : m / (Scalar(4) * x);
+    const Scalar x = (s + std::copysign(root, s)) / Scalar(2), y = m / (Scalar(4) * x);
     const Waves<Scalar> first = waves(x, length), second = waves(y, length);
     const Scalar s1 = (first.s * second.c - first.c * second.s) / (Scalar(2) * (y - x));
     return {first.c * second.c, first.s * second.s / Scalar(2), first.s * second.c - Scalar(2) * y * s1, s1};

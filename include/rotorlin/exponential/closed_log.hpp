@@ -123,7 +123,7 @@ bool split_log(const Small& algebra, const Scalar& c, const typename Small::Bive
   typename Small::Quadvector z{};  // B_1 y for the unit B_1 of the plane
   Scalar c1, c2, y_square, first;  // C_1, C_2, y^2, and the angle of the plane
   if (square < Scalar(0)) {
-    c2 = std::hypot(size, c);
+    c2 = std::sqrt(c * c - square);
     c1 = c / c2;
     for (std::size_t k = 0; k < z.size(); ++k) z[k] = size / c2 * p[k] + c1 / (Scalar(2) * size) * t[k];
     y_square = -algebra.quad_square(z);

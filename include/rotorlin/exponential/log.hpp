@@ -228,6 +228,19 @@ Bivector<Scalar, P, Q, R> log_in_closed_form(const char* who, const Rotor<Scalar
   return result;
 }
 
+/// |B| of a rotor r = c + B of Cl(2) or Cl(3), for the function `who`.
+template <class Scalar, int N>
+ROTORLIN_INLINE Scalar sine_of_turn(const char* who, const Rotor<Scalar, N>& r) {
+  Scalar square(0);
+  for (Index i = 1; i < r.size(); ++i) square += r[i] * r[i];
+  if (!(std::abs(square + r[0] * r[0] - Scalar(1)) <=
+        Scalar(8) * std::sqrt(std::numeric_limits<Scalar>::epsilon()))) {
+    const SmallAlgebra<N, Signature<N>, Scalar> algebra{Signature<N>{}};
+    check_rotor(who, r, algebra, r.coeffs().data());
+  }
+  return std::sqrt(square);
+}
+
 /// log(r), or with `shortest` of the one of r and -r that turns less, for the function `who`.
 template <std::floating_point Scalar, int P, int Q, int R>
 Bivector<Scalar, P, Q, R> log_of(const char* who, const Rotor<Scalar, P, Q, R>& r, bool shortest) {
@@ -261,6 +274,16 @@ Bivector<Scalar, P, Q, R> log_of(const char* who, const Rotor<Scalar, P, Q, R>& 
 /// other signatures than Cl(n) and Cl(0, n).
 template <std::floating_point Scalar, int P, int Q, int R>
 Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
+  constexpr int n = Signature<P, Q, R>::static_dimension;
+  if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
+    const Scalar sine = detail::sine_of_turn("log", r);
+    if (sine > Scalar(0)) {
+      const Scalar factor = std::atan2(sine, r[0]) / sine;
+      Bivector<Scalar, P, Q, R> b;
+      for (Index i = 0; i < b.size(); ++i) b[i] = factor * r[i + 1];
+      return b;
+    }
+  }
   return detail::log_of("log", r, false);
 }
 
@@ -274,16 +297,14 @@ Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Sc
   const Rotor<Scalar, P, Q, R> difference = start.reversed() * end;
   constexpr int n = Signature<P, Q, R>::static_dimension;
   if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
-    const detail::SmallAlgebra<n, Signature<P, Q, R>, Scalar> algebra({});
-    detail::check_rotor("slerp", difference, algebra, difference.coeffs().data());
-    Scalar square(0);
-    for (Index i = 1; i < difference.size(); ++i) square += difference[i] * difference[i];
-    const Scalar sine = std::sqrt(square), angle = t * std::atan2(sine, std::abs(difference[0]));
+    const Scalar sine = detail::sine_of_turn("slerp", difference);
+    const Scalar angle = t * std::atan2(sine, std::abs(difference[0]));
     if (!(angle - angle == Scalar(0))) detail::throw_domain("slerp: t = ", t, ", expected a number");
-    const Scalar factor = std::copysign(sine > Scalar(0) ? std::sin(angle) / sine : t, difference[0] * sine);
-    Rotor<Scalar, P, Q, R> step = difference * factor;
-    step[0] = std::cos(angle);
-    return start * step;
+    // start (cos + sin B) with start difference = end
+    const Scalar turned_cosine = std::cos(angle), turned_sine = std::sin(angle);  // one call
+    const Scalar of_end = sine > Scalar(0) ? turned_sine / sine : t;
+    return start * (turned_cosine - of_end * std::abs(difference[0])) +
+           end * std::copysign(of_end, of_end * difference[0]);
   } else {
     return start * exp(detail::log_of("slerp", difference, true) * t);
   }
