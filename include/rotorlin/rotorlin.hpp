@@ -70,6 +70,7 @@
 #include "rotorlin/layers/checkpoint_convention.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/import_pytorch.hpp"
+#include "rotorlin/layers/kronecker_linear.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/options.hpp"
