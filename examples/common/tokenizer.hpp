@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <queue>
 #include <span>
 #include <string>
@@ -146,16 +147,45 @@ class Tokenizer {
  private:
   static constexpr Token first_byte = 3;
 
+  /// Which two tokens join to which: for every cut of a text of which both sides are texts. Linear in the
+  /// bytes of the vocabulary, but for sorting.
   void index() {
     for (std::size_t i = 0; i < texts_.size(); ++i) ids_.emplace(texts_[i], static_cast<Token>(i));
+    const auto reversed = [](std::string text) {
+      std::reverse(text.begin(), text.end());
+      return text;
+    };
+    std::vector<std::pair<std::string, Token>> forward, backward;
+    for (const auto& [text, id] : ids_) {
+      if (text.empty()) continue;
+      forward.emplace_back(text, id);
+      backward.emplace_back(reversed(text), id);
+    }
+    const auto lefts = beginnings(std::move(forward)), rights = beginnings(std::move(backward));
     for (std::size_t i = first_byte + 256; i < texts_.size(); ++i) {
-      const std::string& text = texts_[i];
-      for (std::size_t cut = 1; cut < text.size(); ++cut) {
-        const auto left = ids_.find(text.substr(0, cut)), right = ids_.find(text.substr(cut));
-        if (left != ids_.end() && right != ids_.end())
-          joined_.emplace(pair_key(left->second, right->second), ids_.at(text));
+      const Token whole = ids_.at(texts_[i]);
+      // Both lists from short to long: as the left side grows, the right one shrinks.
+      auto right = rights[whole].rbegin();
+      for (const Token left : lefts[whole]) {
+        const std::size_t rest = texts_[i].size() - texts_[left].size();
+        while (right != rights[whole].rend() && texts_[*right].size() > rest) ++right;
+        if (right != rights[whole].rend() && texts_[*right].size() == rest)
+          joined_.emplace(pair_key(left, *right), whole);
       }
     }
+  }
+
+  /// For each token, those whose different texts its text begins with, short ones first.
+  static std::vector<std::vector<Token>> beginnings(std::vector<std::pair<std::string, Token>> texts) {
+    std::sort(texts.begin(), texts.end());
+    std::vector<std::vector<Token>> result(std::numeric_limits<Token>::max() + std::size_t{1});
+    std::vector<const std::pair<std::string, Token>*> open;  // each the beginning of the next
+    for (const auto& entry : texts) {
+      while (!open.empty() && !entry.first.starts_with(open.back()->first)) open.pop_back();
+      for (const auto* beginning : open) result[entry.second].push_back(beginning->second);
+      open.push_back(&entry);
+    }
+    return result;
   }
 
   /// A token for each UTF-8 character, or for each of its bytes.

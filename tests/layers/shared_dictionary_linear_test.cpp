@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "support/allocation_counter.hpp"
 #include "support/layer_laws.hpp"
 
 using namespace rotorlin;
@@ -230,7 +232,55 @@ TEST_CASE("files hold a dictionary once, and layers come back sharing it") {
                            }),
                     std::runtime_error);
   }
+  SECTION("numbers that no layer can have are refused, before anything of their size is made") {
+    const SafetensorsFile file(folder / "layers");
+    const std::string list = file.metadata().at("shared_dictionary_layers");
+    const auto with_list = [&](const std::string& text) {
+      SafetensorsWriter writer;
+      writer.set_metadata("shared_dictionary_layers", text);
+      for (const TensorInfo& tensor : file.tensors())
+        writer.add_view(tensor.name, tensor.dtype, tensor.shape, file.bytes(tensor.name));
+      writer.write(folder / "forged");
+      const std::size_t largest = test::largest_allocation_of([&] {
+        CHECK_THROWS_AS(load_shared_layers<float>(folder / "forged"), std::runtime_error);
+        CHECK_THROWS_WITH(load_shared_layers<float>(folder / "forged"),
+                          Contains("forged") && !Contains("json.exception"));
+      });
+      CHECK(largest < 4 * std::filesystem::file_size(folder / "forged"));
+    };
+    const nlohmann::json good = nlohmann::json::parse(list);
+    for (const std::size_t layer : {std::size_t{1}, std::size_t{2}, std::size_t{3}}) {
+      for (const char* key : {"in", "out"}) {
+        for (const char* number : {"1e30", "-1", "18446744073709551615", "9223372036854775807", "4e9", "0",
+                                   "8.5", "1000000000000", "null", "true", "[]", "\"7\""}) {
+          nlohmann::json changed = good;
+          changed[layer][key] = nlohmann::json::parse(number);
+          INFO(key << " of " << layer << " is " << number);
+          with_list(changed.dump());
+        }
+      }
+    }
+    for (const char* key : {"name", "dictionary", "side", "storage", "self_test"}) {
+      for (const char* value : {"null", "7", "\"x\"", "{}"}) {
+        nlohmann::json changed = good;
+        changed[0][key] = nlohmann::json::parse(value);
+        with_list(changed.dump());
+      }
+      nlohmann::json changed = good;
+      changed[0].erase(key);
+      with_list(changed.dump());
+    }
+    nlohmann::json twice = good;
+    twice.push_back(good[0]);
+    with_list(twice.dump());
+    for (const char* text : {"", "[", "3", "[3]", "{\"a\":3}", "[[]]"}) with_list(text);
+  }
+
   layers.push_back(layers[0]);
+  CHECK_THROWS_AS(save_shared_layers(layers, folder / "twice"), std::invalid_argument);
+  layers.back().name = "a\xff";
+  CHECK_THROWS_WITH(save_shared_layers(layers, folder / "twice"),
+                    Contains("UTF-8") && !Contains("json.exception"));
   CHECK_THROWS_AS(save_shared_layers(layers, folder / "twice"), std::invalid_argument);
   CHECK_FALSE(std::filesystem::exists(folder / "twice"));
 }

@@ -150,7 +150,7 @@ class LayerGrouping {
   std::vector<Members> blocks(const Members& candidates) const {
     Index all = 0;
     for (const std::size_t i : candidates) all += layers_[i].own();
-    const Index most = 64 * layers_[candidates[0]].shared(), parts = (all + most - 1) / most;
+    const Index parts = 1 + (all - 1) / 64 / layers_[candidates[0]].shared();
     std::vector<Members> result(static_cast<std::size_t>(parts));
     Index before = 0;
     for (const std::size_t i : candidates) {

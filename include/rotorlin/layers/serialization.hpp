@@ -25,6 +25,7 @@
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/io/json.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -95,7 +96,7 @@ void write_layer(SafetensorsWriter& writer, const std::string& prefix, const L& 
   writer.add(prefix + "self_test.output", output.transpose());
   writer.set_metadata("format", "rotorlin");
   writer.set_metadata(prefix + "layer", L::type_name);
-  writer.set_metadata(prefix + "options", nlohmann::json(layer.describe()).dump());
+  writer.set_metadata(prefix + "options", detail::json_text(layer.describe(), "write_layer"));
 }
 
 /// The layer under a prefix. Where the stored scalar is another than L's, parameters are converted, and
@@ -137,7 +138,7 @@ L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
       }
       return L::from_description(options);
     } catch (const std::exception& error) {
-      detail::throw_runtime(where, L::type_name, " with impossible options: ", error.what());
+      detail::throw_runtime(where, L::type_name, " with impossible options: ", detail::json_message(error));
     }
   };
   L layer = make();

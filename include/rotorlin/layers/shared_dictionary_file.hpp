@@ -21,11 +21,14 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +37,7 @@
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/io/json.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/serialization.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
@@ -79,6 +83,7 @@ inline ColumnPattern pattern_of(const VectorX<std::uint8_t>& mask, Index rows, I
   if (mask.size() != bytes) throw_invalid("the mask has ", mask.size(), " bytes, expected ", bytes);
   ColumnPattern pattern;
   pattern.rows = rows;
+  pattern.starts.reserve(static_cast<std::size_t>(cols) + 1);
   for (Index bit = 0, j = 0; j < cols; ++j) {
     for (Index i = 0; i < rows; ++i, ++bit) {
       if ((mask[bit / 8] >> bit % 8) & 1) pattern.indices.push_back(static_cast<std::uint32_t>(i));
@@ -88,16 +93,46 @@ inline ColumnPattern pattern_of(const VectorX<std::uint8_t>& mask, Index rows, I
   return pattern;
 }
 
+/// A count in an entry of the list; std::invalid_argument where it is none, or too large for Index.
+inline Index count_of(const nlohmann::json& entry, const char* key) {
+  const nlohmann::json& value = entry.at(key);
+  if (!value.is_number_unsigned() ||
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) ||
+      value.get<std::uint64_t>() == 0) {
+    throw_invalid("'", key, "' is ", value.dump(), ", expected a whole number, at least 1");
+  }
+  return static_cast<Index>(value.get<std::uint64_t>());
+}
+
+/// What an entry says of a layer against the shapes of its tensors: before anything of such a size is made.
+inline void check_shared_shapes(const SafetensorsFile& file, const std::string& name, bool dense, Index rows,
+                                Index cols, Index in, Index out) {
+  const auto check = [&](const char* what, const std::vector<Index>& expected) {
+    const TensorInfo& tensor = file.info(name + what);
+    if (tensor.shape != expected) {
+      throw_invalid("it is ", out, " x ", in, " by the description, which needs ", name, what, " of ",
+                    shape(expected), ", the file has ", shape(tensor.shape));
+    }
+  };
+  if (dense) {
+    check(".coefficients", {cols, rows});
+  } else {
+    check(".mask", {checked_sum(checked_product(rows, cols), 7) / 8});
+  }
+  if (file.contains(name + ".bias")) check(".bias", {out});
+}
+
 }  // namespace detail
 
 /// Adds the layers, and each of their dictionaries once, to a file that is being made. \throws
-/// std::invalid_argument when a name is taken, what `forward` throws for layers that are not finite, and
-/// std::domain_error when an output overflows.
+/// std::invalid_argument when a name is taken or not UTF-8, what `forward` throws for layers that are not
+/// finite, and std::domain_error when an output overflows.
 template <class S>
 void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedSharedLayer<S>>& layers) {
   std::map<const SharedDictionary<S>*, std::size_t> numbers;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, layer] : layers) {
+    detail::json_text(name, "write_shared_layers");  // that it can be written
     const SharedDictionary<S>& dictionary = *layer.dictionary();
     const auto [place, is_new] = numbers.emplace(&dictionary, numbers.size());
     if (is_new) {
@@ -131,7 +166,7 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
     if (layer.has_bias()) writer.add(name + ".bias", layer.bias());
   }
   writer.set_metadata("format", "rotorlin");
-  writer.set_metadata(detail::shared_layers_key, list.dump());
+  writer.set_metadata(detail::shared_layers_key, detail::json_text(list, "write_shared_layers"));
 }
 
 /// The layers of a file, in the order in which they were written; those that shared a dictionary share it
@@ -143,13 +178,16 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
       detail::metadata_at(file, detail::shared_layers_key, "expected a file that save_shared_layers() made");
   std::map<std::string, std::shared_ptr<const SharedDictionary<S>>> dictionaries;
   std::vector<NamedSharedLayer<S>> layers;
+  std::set<std::string> names;
   std::string name;
   try {
     for (const nlohmann::json& entry : detail::parse_strict_json(text)) {
       name = entry.at("name").get<std::string>();
       const std::string number = entry.at("dictionary"), side_name = entry.at("side"),
                         storage = entry.at("storage");
-      const Index in = entry.at("in"), out = entry.at("out");
+      const Index in = detail::count_of(entry, "in"), out = detail::count_of(entry, "out");
+      // Otherwise a short list could ask for the same tensors any number of times.
+      if (!names.insert(name).second) detail::throw_invalid("the name stands twice");
       if ((side_name != "input" && side_name != "output") || (storage != "dense" && storage != "sparse")) {
         detail::throw_invalid("side '", side_name, "', storage '", storage,
                               "', expected input or output, dense or sparse");
@@ -165,16 +203,16 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
         dictionary = std::make_shared<SharedDictionary<S>>(file.matrix<S>(prefix + "atoms"), std::move(rows));
       }
       const DictionarySide side = side_name == "input" ? DictionarySide::input : DictionarySide::output;
+      const bool input = side == DictionarySide::input, dense = storage == "dense";
+      const Index rows = input ? dictionary->rank() : in, cols = input ? out : dictionary->rank();
+      detail::check_shared_shapes(file, name, dense, rows, cols, in, out);
       const VectorX<S> bias = file.contains(name + ".bias") ? file.vector<S>(name + ".bias") : VectorX<S>();
       const auto make = [&] {
-        if (storage == "dense") {
+        if (dense) {
           const Matrix<S> c = file.matrix<S>(name + ".coefficients").transpose();
           return SharedDictionaryLinear<S>(dictionary, c, CoefficientStorage::dense, side, bias);
         }
-        const bool input = side == DictionarySide::input;
-        const auto pattern =
-            detail::pattern_of(file.vector<std::uint8_t>(name + ".mask"), input ? dictionary->rank() : in,
-                               input ? out : dictionary->rank());
+        const auto pattern = detail::pattern_of(file.vector<std::uint8_t>(name + ".mask"), rows, cols);
         return SharedDictionaryLinear<S>(dictionary, pattern, file.vector<S>(name + ".values"), side, bias);
       };
       SharedDictionaryLinear<S> layer = make();
@@ -183,7 +221,7 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
                               layer.in_features(), " by its tensors");
       }
       const double stored_epsilon =
-          detail::epsilon_of(file.info(name + (storage == "dense" ? ".coefficients" : ".values")).dtype);
+          detail::epsilon_of(file.info(name + (dense ? ".coefficients" : ".values")).dtype);
       const auto [test, tolerance] =
           detail::self_test(layer, std::max(stored_epsilon, detail::epsilon_of(dtype_of<S>())));
       const double expected = entry.at("self_test");
@@ -194,7 +232,8 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
       layers.push_back({name, std::move(layer)});
     }
   } catch (const std::exception& error) {
-    detail::throw_runtime("read_shared_layers: ", file.path(), ", layer '", name, "': ", error.what());
+    detail::throw_runtime("read_shared_layers: ", file.path(), ", layer '", name,
+                          "': ", detail::json_message(error));
   }
   return layers;
 }
