@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/io/safetensors.hpp"
 
 namespace examples {

@@ -4,7 +4,7 @@
 ///
 /// `fit` minimises the mean squared error of layer(X) against Y by Adam on mini-batches. `fit_dense`
 /// minimises tr((W - M) G (W - M)^T) over the layer's matrix M, where G = E[x x^T] is the second moment of
-/// the inputs: the expectation of |W x - M x|^2 without any sampling. With G = F F^T (core/gram_factor.hpp)
+/// the inputs: the expectation of |W x - M x|^2 without any sampling. With G = F F^T (linalg/gram_factor.hpp)
 /// it is |W F - M F|_F^2, and the columns of F are a full batch that stands for all samples.
 ///
 /// Both keep the best parameters that they have seen, those at the start included, and are the same in every
@@ -22,7 +22,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/core/gram_factor.hpp"
+#include "rotorlin/linalg/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
