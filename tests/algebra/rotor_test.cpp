@@ -196,3 +196,38 @@ TEST_CASE("Extreme and broken numbers") {
   CHECK_THROWS_AS((Signature<Dynamic, Dynamic, Dynamic>(std::numeric_limits<int>::max(), 1, 0)),
                   std::invalid_argument);
 }
+
+TEST_CASE("Static rotors of two and three dimensions: matrices in closed form against Dynamic") {
+  std::mt19937 generator(11);
+  const auto check = [&](auto fixed, double scale) {
+    using R = decltype(fixed);
+    constexpr int n = R::static_dimension;
+    const R r = test::random_element<R>({}, generator, scale).normalized() * scale;
+    const Rotor<double, Dynamic> dynamic(n, r.coeffs());
+    const double square = r.coeffs().squaredNorm();
+    CHECK((r.to_rotation_matrix() - dynamic.to_rotation_matrix()).norm() <= 1e-15 * square * 8);
+    const auto matrix = R(r.coeffs() / std::sqrt(square)).to_rotation_matrix();
+    const R back = R::from_rotation_matrix(matrix);
+    CHECK(back[0] >= 0);
+    CHECK((back.to_rotation_matrix() - matrix).norm() < 2e-15);
+    CHECK(std::abs(back.coeffs().norm() - 1) < 1e-15);
+    CHECK(R::from_rotation_matrix((matrix * 1.0).transpose()).is_approx(~back, 1e-14));
+  };
+  for (int i = 0; i < 20; ++i) {
+    check(Rotor<double, 2>(), 1);
+    check(Rotor<double, 3>(), i < 10 ? 1 : 1e3);
+    check(Rotor<double, 4>(), 0.3);
+  }
+  using R = Rotor<double, 3>;
+  for (double angle : {0.0, 1e-8, 1e-3, std::numbers::pi / 2 - 1e-9, std::numbers::pi / 2}) {
+    for (int plane = 1; plane < 4; ++plane) {  // up to half turns, where the scalar part vanishes
+      R r;
+      r[0] = std::cos(angle);
+      r[plane] = -std::sin(angle);
+      CHECK((R::from_rotation_matrix(r.to_rotation_matrix()).coeffs() - r.coeffs()).norm() < 1e-15);
+    }
+  }
+  const Eigen::Matrix3d mirror = -R({}, {0.5, 0.5, -0.5, 0.5}).to_rotation_matrix();
+  CHECK_THROWS_WITH(R::from_rotation_matrix(mirror), Contains("determinant is -1"));
+  CHECK_THROWS_WITH(R::from_rotation_matrix(-Eigen::Matrix3d::Identity()), Contains("determinant is -1"));
+}

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>
+#include <type_traits>
 #include <utility>
 
 #include "rotorlin/algebra/parts.hpp"
@@ -44,6 +46,17 @@ struct ElementStorage {
   using type =
       Eigen::Matrix<Scalar, static_cast<int>(size), 1, Eigen::ColMajor, static_cast<int>(max_size), 1>;
 };
+
+/// -1 for the blades of a part in whose grade Flips{} is true, else 1.
+template <class Scalar, int N, Part part, class Flips>
+inline constexpr auto grade_signs = [] {
+  constexpr auto& masks = part_masks<N, part>;
+  std::array<Scalar, masks.size()> signs{};
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    signs[i] = Flips{}(std::popcount(unsigned{masks[i]})) ? Scalar(-1) : Scalar(1);
+  }
+  return signs;
+}();
 
 struct ElementTag {};
 
@@ -201,6 +214,9 @@ class Element : public ElementTag {
   /// <a a~>_0: the sum of the squared coefficients, each times the square of its blade and its reverse. In a
   /// Euclidean algebra the squared length of the coefficients; elsewhere it can be negative.
   Scalar squared_norm() const {
+    if constexpr (SignatureType::is_always_euclidean && std::is_arithmetic_v<Scalar>) {
+      return coeffs_.squaredNorm();
+    }
     const Blades blades = this->blades();
     const unsigned negative = signature_.negative_mask(), null = signature_.null_mask();
     Scalar sum(0);
@@ -295,11 +311,18 @@ class Element : public ElementTag {
   /// A copy with the coefficients negated in all grades that `flips`.
   template <class Flips>
   Derived with_signs(Flips flips) const {
-    Derived result = derived();
-    const Blades blades = this->blades();
-    for (Index i = 0; i < size(); ++i) {
-      if (flips(std::popcount(static_cast<unsigned>(blades.mask[i])))) {
-        result.coeffs()[i] = Scalar(-coeffs_[i]);
+    Derived result(Uninitialized{}, signature_);
+    if constexpr (static_dimension != Dynamic && static_dimension <= max_inline_dimension &&
+                  std::is_arithmetic_v<Scalar>) {
+      constexpr auto& signs = grade_signs<Scalar, static_dimension, part, Flips>;
+      for (std::size_t i = 0; i < signs.size(); ++i) {
+        result.coeffs().data()[i] = signs[i] * coeffs_.data()[i];
+      }
+    } else {
+      const Blades blades = this->blades();
+      for (Index i = 0; i < size(); ++i) {
+        const bool flip = flips(std::popcount(static_cast<unsigned>(blades.mask[i])));
+        result.coeffs()[i] = flip ? Scalar(-coeffs_[i]) : coeffs_[i];
       }
     }
     return result;

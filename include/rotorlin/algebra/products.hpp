@@ -258,8 +258,8 @@ auto product_part_of(const char* name, const A& a, const B& b) {
                                                            c.coeffs().data());
   } else {
     constexpr bool wide = (A::part == Part::all || A::part == Part::even) &&
-                          (B::part == Part::all || B::part == Part::even) &&
-                          product == Product::geometric && std::is_floating_point_v<Scalar>;
+                          (B::part == Part::all || B::part == Part::even) && product == Product::geometric &&
+                          std::is_floating_point_v<Scalar>;
     if constexpr (wide && !Algebra::is_static && has_vectors<Scalar>) {
       if (with_static_algebra(a.signature(), [&](auto algebra) {
             multiply_static<product, decltype(algebra), A::part, B::part, C>(

@@ -15,71 +15,13 @@
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
+#include "rotorlin/algebra/rotation_matrix.hpp"
 #include "rotorlin/algebra/vector.hpp"
 #include "rotorlin/algebra/versor.hpp"
 
 namespace rotorlin {
 
 namespace detail {
-
-inline constexpr int octet = 8;
-
-/// An even (or odd) element in binary order: entry m >> 1 belongs to blade m, whose lowest bit follows from
-/// its parity. Column h of eight rows holds the entries 8h .. 8h+7.
-template <class Scalar, int N>
-using Octets =
-    Eigen::Matrix<Scalar, octet, N == Dynamic ? Dynamic : (N > 4 ? 1 << (N - 4) : 1), Eigen::ColMajor, octet,
-                  N == Dynamic ? 1 << (max_dimension - 4) : (N > 4 ? 1 << (N - 4) : 1)>;
-
-/// +1 or -1, by the number of set bits.
-inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }
-
-/// out = x * v for a vector v of n coefficients. Entry j of the result takes v_k times entry j ^ 2^(k-1) (for
-/// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
-template <class Scalar, int N>
-void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
-  using Square = Eigen::Matrix<Scalar, octet, octet, Eigen::ColMajor>;
-  Square low = Square::Zero();
-  for (unsigned j = 0; j < octet; ++j) {
-    low(j, j) = Scalar(parity_sign(j)) * v[0];
-    for (unsigned k = 1; k < 4 && k < n; ++k) {
-      low(j, j ^ (1u << (k - 1))) = Scalar(parity_sign(j >> k)) * v[k];
-    }
-  }
-  for (unsigned h = 0; h < x.cols(); ++h) {
-    Eigen::Matrix<Scalar, octet, 1> sum;
-    sum.noalias() = low.lazyProduct(x.col(h));
-    sum *= Scalar(parity_sign(h));
-    for (unsigned k = 4; k < n; ++k) {
-      sum += (Scalar(parity_sign(h >> (k - 3))) * v[k]) * x.col(h ^ (1u << (k - 4)));
-    }
-    out.col(h) = sum;
-  }
-}
-
-/// Even coefficients in graded order from octets.
-template <class Scalar, int N, class Coeffs>
-void copy_even(const Octets<Scalar, N>& from, int n, Coeffs&& coeffs) {
-  const Blades even = blades_of(Part::even, n);
-  for (Index i = 0; i < even.size; ++i) coeffs[i] = from.data()[even.mask[i] >> 1];
-}
-
-/// x e_1, ..., x e_n (or e_1 x, ..., e_n x) for an even x, as columns: entry m >> 1 belongs to the odd blade
-/// m.
-template <Side side, class Scalar, int P>
-Matrix<Scalar> times_basis_vectors(const Rotor<Scalar, P>& x) {
-  const Blades even = x.blades();
-  Matrix<Scalar> products(x.size(), x.dimension());
-  for (unsigned k = 0; k < static_cast<unsigned>(x.dimension()); ++k) {
-    const unsigned vector = 1u << k;
-    for (Index i = 0; i < even.size; ++i) {
-      const unsigned blade = even.mask[i];
-      const int sign = side == Side::left ? reorder_sign(vector, blade) : reorder_sign(blade, vector);
-      products((blade ^ vector) >> 1, k) = sign > 0 ? x[i] : Scalar(-x[i]);
-    }
-  }
-  return products;
-}
 
 /// Newton's iteration x <- x (3 - x* x)/2 for the x with x* x = 1 next to the given one; excess(x) is x* x -
 /// 1 and size(y) the largest coefficient of y. Throws std::invalid_argument where it does not converge.
@@ -109,13 +51,12 @@ template <class Scalar, int P, int Q, int R>
 class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
   using Base = detail::Element<rotorlin::Rotor, Part::even, Scalar, P, Q, R>;
   static constexpr int N = Base::static_dimension;
-  static constexpr int max_n = N == Dynamic ? max_dimension : N;
 
  public:
   using Base::Base;
   using typename Base::SignatureType;
   /// n x n; column j is the image of e_j.
-  using RotationMatrix = Eigen::Matrix<Scalar, N, N, Eigen::ColMajor, max_n, max_n>;
+  using RotationMatrix = detail::SmallSquare<Scalar, N>;
 
   /// The identity.
   Rotor() : Rotor(SignatureType{}) {}
@@ -140,62 +81,24 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       detail::throw_invalid("Rotor::to_rotation_matrix: rotor of ", this->signature(),
                             ", expected a Euclidean one");
     }
-    const Rotor<Scalar, N> r(this->dimension(), this->coeffs());
-    return detail::times_basis_vectors<detail::Side::left>(r).transpose() *
-           detail::times_basis_vectors<detail::Side::right>(r);
+    return detail::rotation_matrix<Scalar, N>(this->coeffs().data(), this->dimension());
   }
 
-  /// The rotor of a rotation matrix; of the two, the one with scalar part >= 0. By reflections that take the
-  /// matrix to a diagonal of signs: exact to rounding for every rotation, by pi or by equal angles too.
+  /// The rotor of a rotation matrix; of the two, the one with scalar part >= 0. Exact to rounding for every
+  /// rotation, by pi or by equal angles too. For matrices that are farther from a rotation: `nearest_rotor`.
   /// \throws std::invalid_argument unless the matrix is n x n, orthogonal to the square root of the rounding
-  /// unit, and of determinant 1.
-  static Rotor from_rotation_matrix(const ConstMatrixRef<Scalar>& matrix) requires(
-      SignatureType::is_always_euclidean&& std::floating_point<Scalar>) {
+  /// unit, and of determinant 1; std::domain_error where it has entries that are NaN or infinite.
+  template <class M>
+  requires(SignatureType::is_always_euclidean&& std::floating_point<Scalar>) static Rotor
+      from_rotation_matrix(const Eigen::MatrixBase<M>& matrix) {
+    constexpr const char* who = "Rotor::from_rotation_matrix";
     const int n = static_cast<int>(matrix.rows());
     if (matrix.cols() != n || (N != Dynamic && n != N) || n > max_dimension) {
-      detail::throw_invalid("Rotor::from_rotation_matrix: matrix of ", detail::shape(matrix),
-                            ", expected n x n, n <= ", max_dimension,
+      detail::throw_invalid(who, ": matrix of ", detail::shape(matrix), ", expected n x n, n <= ",
+                            max_dimension,
                             N == Dynamic ? std::string() : detail::concatenate(" with n = ", N));
     }
-    if (!detail::all_finite(matrix))
-      detail::throw_domain("Rotor::from_rotation_matrix: the matrix has NaN or infinite entries");
-    RotationMatrix rest = matrix;
-    const Scalar error =
-        n == 0 ? Scalar(0)
-               : (rest.transpose().lazyProduct(rest) - RotationMatrix::Identity(n, n)).cwiseAbs().maxCoeff();
-    if (!(error <= std::sqrt(std::numeric_limits<Scalar>::epsilon()))) {
-      detail::throw_invalid("Rotor::from_rotation_matrix: the matrix is not orthogonal, |M^T M - 1| = ",
-                            error);
-    }
-    using Octets = detail::Octets<Scalar, N>;
-    using Column = Eigen::Matrix<Scalar, N, 1, Eigen::ColMajor, max_n, 1>;
-    Octets rotor = Octets::Zero(detail::octet, n > 4 ? Index{1} << (n - 4) : 1), product = rotor;
-    rotor(0, 0) = Scalar(1);
-    int reflections = 0;
-    const auto multiply = [&](const Column& vector) {
-      detail::multiply_by_vector<Scalar, N>(rotor, vector.data(), n, product);
-      rotor.swap(product);
-      ++reflections;
-    };
-    Column w;
-    for (int j = 0; j + 1 < n; ++j) {  // the reflection in w takes column j to e_j or -e_j, the farther one
-      w.setZero(n);
-      w.tail(n - j) = rest.col(j).tail(n - j);
-      w[j] += std::copysign(w.norm(), w[j]);
-      w.normalize();
-      const Column image = Scalar(2) * rest.transpose().lazyProduct(w);
-      rest -= w.lazyProduct(image.transpose());
-      multiply(w);
-    }
-    for (int j = 0; j < n; ++j) {
-      if (rest(j, j) < Scalar(0)) multiply(Column::Unit(n, j));
-    }
-    if (reflections % 2 != 0) {
-      detail::throw_invalid("Rotor::from_rotation_matrix: the determinant is -1, expected 1");
-    }
-    Rotor result{SignatureType(n)};
-    detail::copy_even<Scalar, N>(rotor, n, result.coeffs());
-    return result[0] < Scalar(0) ? -result : result;
+    return from_square(who, matrix);
   }
 
   /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that is
@@ -233,6 +136,15 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
   }
 
  private:
+  static Rotor from_square(const char* who, const RotationMatrix& matrix) {
+    detail::check_orthogonal(who, matrix);
+    Rotor result(detail::Uninitialized{}, SignatureType(static_cast<int>(matrix.rows())));
+    if (!detail::rotor_of_rotation(matrix, result.coeffs().data())) {
+      detail::throw_invalid(who, ": the determinant is -1, expected 1");
+    }
+    return result[0] < Scalar(0) ? -result : result;
+  }
+
   Rotor nearest_rotor() const {
     const RotationMatrix rotation = detail::nearest_unitary(
         to_rotation_matrix(),

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Between rotors and rotation matrices. For n = 2 and 3 in closed form; else the matrix is a table of scalar
+/// products, and the rotor a product of reflections that take the matrix to a diagonal of signs.
+#pragma once
+
+#include <Eigen/Core>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "rotorlin/algebra/element.hpp"
+
+namespace rotorlin::detail {
+
+/// N x N; column j is the image of e_j.
+template <class Scalar, int N>
+using SmallSquare = Eigen::Matrix<Scalar, N, N, Eigen::ColMajor, N == Dynamic ? max_dimension : N,
+                                  N == Dynamic ? max_dimension : N>;
+
+inline constexpr int octet = 8;
+
+/// An even (or odd) element in binary order: entry m >> 1 belongs to blade m, whose lowest bit follows from
+/// its parity. Column h of eight rows holds the entries 8h .. 8h+7.
+template <class Scalar, int N>
+using Octets =
+    Eigen::Matrix<Scalar, octet, N == Dynamic ? Dynamic : (N > 4 ? 1 << (N - 4) : 1), Eigen::ColMajor, octet,
+                  N == Dynamic ? 1 << (max_dimension - 4) : (N > 4 ? 1 << (N - 4) : 1)>;
+
+/// +1 or -1, by the number of set bits.
+inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }
+
+/// out = x * v for a vector v of n coefficients. Entry j of the result takes v_k times entry j ^ 2^(k-1) (for
+/// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
+template <class Scalar, int N>
+void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
+  using Square = Eigen::Matrix<Scalar, octet, octet, Eigen::ColMajor>;
+  Square low = Square::Zero();
+  for (unsigned j = 0; j < octet; ++j) {
+    low(j, j) = Scalar(parity_sign(j)) * v[0];
+    for (unsigned k = 1; k < 4 && k < n; ++k) {
+      low(j, j ^ (1u << (k - 1))) = Scalar(parity_sign(j >> k)) * v[k];
+    }
+  }
+  for (unsigned h = 0; h < x.cols(); ++h) {
+    Eigen::Matrix<Scalar, octet, 1> sum;
+    sum.noalias() = low.lazyProduct(x.col(h));
+    sum *= Scalar(parity_sign(h));
+    for (unsigned k = 4; k < n; ++k) {
+      sum += (Scalar(parity_sign(h >> (k - 3))) * v[k]) * x.col(h ^ (1u << (k - 4)));
+    }
+    out.col(h) = sum;
+  }
+}
+
+/// Even coefficients in graded order from octets.
+template <class Scalar, int N, class Coeffs>
+void copy_even(const Octets<Scalar, N>& from, int n, Coeffs&& coeffs) {
+  const Blades even = blades_of<Part::even, N>(n);
+  for (Index i = 0; i < even.size; ++i) coeffs[i] = from.data()[even.mask[i] >> 1];
+}
+
+/// x e_1, ..., x e_n (or e_1 x, ..., e_n x) for even coefficients x in graded order, as columns: entry m >> 1
+/// belongs to the odd blade m.
+enum class VectorSide { left, right };
+template <VectorSide side, class Scalar, int N>
+auto times_basis_vectors(const Scalar* x, int n) {
+  constexpr bool small = N != Dynamic && N <= max_inline_dimension;
+  const Blades even = blades_of<Part::even, N>(n);
+  Eigen::Matrix<Scalar, small ? static_cast<int>(part_size(Part::even, N)) : Dynamic, small ? N : Dynamic>
+      products(even.size, n);
+  for (unsigned k = 0; k < static_cast<unsigned>(n); ++k) {
+    const unsigned vector = 1u << k;
+    for (Index i = 0; i < even.size; ++i) {
+      const unsigned blade = even.mask[i];
+      const int sign = side == VectorSide::left ? reorder_sign(vector, blade) : reorder_sign(blade, vector);
+      products((blade ^ vector) >> 1, k) = sign > 0 ? x[i] : Scalar(-x[i]);
+    }
+  }
+  return products;
+}
+
+/// M_ij = <(e_i r)(r e_j)~>_0, the matrix of v -> r v r~.
+template <class Scalar, int N>
+SmallSquare<Scalar, N> rotation_matrix(const Scalar* r, int n) {
+  if constexpr (N == 2) {
+    const Scalar cos = r[0] * r[0] - r[1] * r[1], sin = Scalar(2) * r[0] * r[1];
+    SmallSquare<Scalar, N> matrix;
+    matrix(0, 0) = matrix(1, 1) = cos;
+    matrix(0, 1) = sin;
+    matrix(1, 0) = Scalar(-sin);
+    return matrix;
+  } else if constexpr (N == 3) {
+    const Scalar w = r[0], e12 = r[1], e13 = r[2], e23 = r[3];
+    const Scalar t12 = e12 + e12, t13 = e13 + e13, t23 = e23 + e23;
+    const Scalar w12 = t12 * w, w13 = t13 * w, w23 = t23 * w;
+    const Scalar square12 = t12 * e12, square13 = t13 * e13, square23 = t23 * e23;
+    const Scalar x = t12 * e13, y = t12 * e23, z = t13 * e23;
+    const Scalar square = (w * w + e12 * e12) + (e13 * e13 + e23 * e23);
+    SmallSquare<Scalar, N> matrix;
+    Scalar* column = matrix.data();
+    column[0] = square - (square12 + square13);
+    column[1] = Scalar(-(w12 + z));
+    column[2] = y - w13;
+    column[3] = w12 - z;
+    column[4] = square - (square12 + square23);
+    column[5] = Scalar(-(w23 + x));
+    column[6] = w13 + y;
+    column[7] = w23 - x;
+    column[8] = square - (square13 + square23);
+    return matrix;
+  } else {
+    const auto left = times_basis_vectors<VectorSide::left, Scalar, N>(r, n);
+    const auto right = times_basis_vectors<VectorSide::right, Scalar, N>(r, n);
+    if constexpr (N != Dynamic && N <= max_inline_dimension) {
+      return left.transpose().lazyProduct(right);
+    } else {
+      return left.transpose() * right;
+    }
+  }
+}
+
+/// The largest |M^T M - 1|.
+template <class M>
+auto orthogonality_error(const M& m) {
+  using Scalar = typename M::Scalar;
+  Scalar error(0);
+  for (Index j = 0; j < m.cols(); ++j) {
+    for (Index i = 0; i <= j; ++i) {
+      Scalar product(i == j ? -1 : 0);
+      for (Index k = 0; k < m.rows(); ++k) product += m(k, i) * m(k, j);
+      const Scalar size = std::abs(product);
+      if (size > error || size != size) error = size;  // NaN stays
+    }
+  }
+  return error;
+}
+
+/// The rotor of a 3 x 3 rotation: of 4 q q^T, which is linear in the matrix, the row with the largest
+/// diagonal entry (Shepperd, Quaternion from rotation matrix, 1978), made a unit.
+template <class Scalar>
+bool rotor_of_rotation(const SmallSquare<Scalar, 3>& m, Scalar* r) {
+  const Scalar* c = m.data();
+  const Scalar sum = c[4] + c[8], difference = c[4] - c[8];
+  // in the order 1, e23, e13, e12
+  const Scalar x = c[7] - c[5], y = c[6] - c[2], z = c[3] - c[1];
+  const Scalar xy = -(c[3] + c[1]), xz = c[6] + c[2], yz = -(c[7] + c[5]);
+  const Scalar rows[4][4] = {{1 + c[0] + sum, x, y, z},
+                             {x, 1 + c[0] - sum, xy, xz},
+                             {y, xy, 1 - c[0] + difference, yz},
+                             {z, xz, yz, 1 - c[0] - difference}};
+  const int first = rows[1][1] > rows[0][0] ? 1 : 0, second = rows[3][3] > rows[2][2] ? 3 : 2;
+  const Scalar* q = rows[rows[second][second] > rows[first][first] ? second : first];
+  const Scalar norm = std::sqrt((q[0] * q[0] + q[1] * q[1]) + (q[2] * q[2] + q[3] * q[3]));
+  const Scalar factor = std::copysign(Scalar(1), q[0]) / norm;
+  r[0] = factor * q[0];
+  r[1] = factor * q[3];
+  r[2] = factor * q[2];
+  r[3] = factor * q[1];
+  const Scalar determinant = c[0] * (c[4] * c[8] - c[7] * c[5]) + c[3] * (c[7] * c[2] - c[1] * c[8]) +
+                             c[6] * (c[1] * c[5] - c[4] * c[2]);
+  return determinant > Scalar(0);
+}
+
+/// The even coefficients of a rotation matrix in graded order, of the sign that falls out; false where the
+/// determinant is -1. By reflections that take the matrix to a diagonal of signs: exact to rounding for every
+/// rotation, by pi or by equal angles too.
+template <class Square>
+bool rotor_of_rotation(Square rest, typename Square::Scalar* coeffs) {
+  using Scalar = typename Square::Scalar;
+  constexpr int N = Square::RowsAtCompileTime, max_n = Square::MaxRowsAtCompileTime;
+  const int n = static_cast<int>(rest.rows());
+  using Octets = detail::Octets<Scalar, N>;
+  using Column = Eigen::Matrix<Scalar, N, 1, Eigen::ColMajor, max_n, 1>;
+  Octets rotor = Octets::Zero(octet, n > 4 ? Index{1} << (n - 4) : 1), product = rotor;
+  rotor(0, 0) = Scalar(1);
+  int reflections = 0;
+  const auto multiply = [&](const Column& vector) {
+    multiply_by_vector<Scalar, N>(rotor, vector.data(), n, product);
+    rotor.swap(product);
+    ++reflections;
+  };
+  Column w;
+  for (int j = 0; j + 1 < n; ++j) {  // the reflection in w takes column j to e_j or -e_j, the farther one
+    w.setZero(n);
+    w.tail(n - j) = rest.col(j).tail(n - j);
+    w[j] += std::copysign(w.norm(), w[j]);
+    w.normalize();
+    const Column image = Scalar(2) * rest.transpose().lazyProduct(w);
+    rest -= w.lazyProduct(image.transpose());
+    multiply(w);
+  }
+  for (int j = 0; j < n; ++j) {
+    if (rest(j, j) < Scalar(0)) multiply(Column::Unit(n, j));
+  }
+  copy_even<Scalar, N>(rotor, n, coeffs);
+  return reflections % 2 == 0;
+}
+
+/// Throws, in the name of `who`, unless a square matrix is orthogonal to the square root of the rounding
+/// unit.
+template <class M>
+void check_orthogonal(const char* who, const M& matrix) {
+  using Scalar = typename M::Scalar;
+  const Scalar error = orthogonality_error(matrix);
+  if (error <= std::sqrt(std::numeric_limits<Scalar>::epsilon())) return;
+  if (!matrix.allFinite()) throw_domain(who, ": the matrix has NaN or infinite entries");
+  throw_invalid(who, ": the matrix is not orthogonal, |M^T M - 1| = ", error);
+}
+
+}  // namespace rotorlin::detail
