@@ -23,11 +23,11 @@ using SmallSquare = Eigen::Matrix<Scalar, N, N, Eigen::ColMajor, N == Dynamic ? 
 inline constexpr int octet = 8;
 
 /// An even (or odd) element in binary order: entry m >> 1 belongs to blade m, whose lowest bit follows from
-/// its parity. Column h of eight rows holds the entries 8h .. 8h+7.
+/// its parity. Column h of eight rows holds the entries 8h .. 8h+7. On the heap where n is large or known at
+/// run time: up to 2^13 coefficients are too much for many a thread's stack.
 template <class Scalar, int N>
-using Octets =
-    Eigen::Matrix<Scalar, octet, N == Dynamic ? Dynamic : (N > 4 ? 1 << (N - 4) : 1), Eigen::ColMajor, octet,
-                  N == Dynamic ? 1 << (max_dimension - 4) : (N > 4 ? 1 << (N - 4) : 1)>;
+using Octets = Eigen::Matrix<Scalar, octet, (N == Dynamic || N > 8) ? Dynamic : (N > 4 ? 1 << (N - 4) : 1),
+                             Eigen::ColMajor>;
 
 /// +1 or -1, by the number of set bits.
 inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }

@@ -32,8 +32,8 @@ struct Waves {
 template <class Scalar>
 ROTORLIN_INLINE Waves<Scalar> waves(const Scalar& x, const Scalar& length) {
   if (x < Scalar(0)) {
-    const Scalar root = std::sqrt(-x), angle = length * root;
-    return {std::cos(angle), std::sin(angle) / root};
+    const Scalar root = std::sqrt(-x), inverse = Scalar(1) / root, angle = length * root;
+    return {std::cos(angle), std::sin(angle) * inverse};
   }
   if (x > Scalar(0)) {
     const Scalar root = std::sqrt(x), rapidity = length * root;

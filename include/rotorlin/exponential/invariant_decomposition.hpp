@@ -11,9 +11,11 @@
 
 #include <Eigen/Core>
 #include <Eigen/Jacobi>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
@@ -74,6 +76,7 @@ class InvariantDecomposition {
                            " has coefficients that are NaN or infinite");
     }
     const Index n = b.dimension();
+    octets(static_cast<int>(n));  // so that `rotor` allocates nothing
     basis_.setIdentity(n, n);
     angles_.setZero(n / 2);
     const Scalar scale = b.size() > 0 ? b.coeffs().cwiseAbs().maxCoeff() : Scalar(0);
@@ -157,8 +160,7 @@ class InvariantDecomposition {
       detail::throw_invalid("InvariantDecomposition::rotor: room for ", even_coeffs.size(),
                             " coefficients, expected ", detail::part_size(Part::even, n));
     }
-    const Index octets = n > 4 ? Index{1} << (n - 4) : 1;
-    detail::Octets<Scalar, N> r(detail::octet, octets), ru(detail::octet, octets), ruv(detail::octet, octets);
+    auto& [r, ru, ruv] = octets(n);
     r.setZero();
     r(0, 0) = Scalar(1);
     for (Index p = 0; p < num_planes(); ++p) {
@@ -217,6 +219,15 @@ class InvariantDecomposition {
                              Eigen::ColMajor, half_max, max_planes>;
   using Column = Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor, max_n, 1>;
   using Rotation = Eigen::JacobiRotation<Scalar>;
+
+  /// Room for three even (or odd) elements of n dimensions, a thread's own: the stack may be too small.
+  static std::array<detail::Octets<Scalar, N>, 3>& octets(int n) {
+    thread_local std::array<std::array<detail::Octets<Scalar, N>, 3>, N == Dynamic ? max_dimension + 1 : 1>
+        room;
+    auto& elements = room[N == Dynamic ? static_cast<std::size_t>(n) : 0];
+    for (auto& element : elements) element.resize(detail::octet, n > 4 ? Index{1} << (n - 4) : 1);
+    return elements;
+  }
 
   /// The planes of the power iteration's parts: the longest column v of a part's skew matrix S, and S v.
   void iterate(const BivectorType& b) {
