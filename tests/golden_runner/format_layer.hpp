@@ -33,7 +33,7 @@ void check_kernel(const json& file, Kernel kernel, Report& report) {
   options.bias = present("bias");
   options.kernel = kernel;
   options.width = 1;
-  if (kernel == Kernel::shears && !options.single_rotor) return;
+  if (!options.single_rotor && needs_single_rotor(kernel)) return;
   const auto make = [&](bool inside) {
     options.bias_inside_alpha = inside;
     return RotorLinear<S>(file["in_dim"], file["out_dim"], options);

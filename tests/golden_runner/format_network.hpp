@@ -123,7 +123,8 @@ inline void check(const json& file, Report& report) {
   RotorNetworkOptions options = options_of(file["config"]);
   for (const Kernel kernel : kernels()) {
     const bool for_small = kernel == Kernel::parity_blocks || kernel == Kernel::dense;
-    if ((kernel == Kernel::shears && !options.single_rotor) || (for_small && options.hidden > 128)) continue;
+    if ((!options.single_rotor && needs_single_rotor(kernel)) || (for_small && options.hidden > 128))
+      continue;
     options.kernel = kernel;
     report.begin_case("kernel " + std::string(to_string(kernel)));
     check_kernel<double>(file, options, report);

@@ -147,7 +147,7 @@ class Checker {
     options.single_rotor = which == "single";
     options.bias = false;
     options.kernel = kernel;
-    if (kernel == Kernel::shears && !options.single_rotor) return;
+    if (!options.single_rotor && needs_single_rotor(kernel)) return;
     const VectorX<Scalar> x = numbers<Scalar>(case_["x"]);
     RotorLinear<Scalar> layer(x.size(), x.size(), options);
     layer.bivectors_left().col(0) = numbers<Scalar>(case_["b_left"]);

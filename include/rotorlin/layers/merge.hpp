@@ -53,7 +53,7 @@ RotorLinear<S> merge(const RotorLinear<S>& first, const RotorLinear<S>& second) 
   options.single_rotor = first.options().single_rotor && second.options().single_rotor;
   options.bias = first.has_bias() || second.has_bias();
   options.bias_inside_alpha = false;
-  if (options.kernel == Kernel::shears && !options.single_rotor) options.kernel = Kernel::automatic;
+  if (!options.single_rotor && needs_single_rotor(options.kernel)) options.kernel = Kernel::automatic;
   RotorLinear<S> result(first.in_features(), second.out_features(), options);
   for (Index j = 0, pair = 0; j < second.num_pairs(); ++j) {
     for (Index i = 0; i < first.num_pairs(); ++i, ++pair) {

@@ -6,11 +6,13 @@
 
 #include <bit>
 #include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "rotorlin/algebra/blades.hpp"
 #include "rotorlin/core/simd.hpp"
-#include "rotorlin/sandwich/rotor_pair.hpp"
+#include "rotorlin/sandwich/sandwich_kernel.hpp"
 #include "rotorlin/sandwich/spinor_kernel.hpp"
 
 namespace rotorlin::detail {
@@ -50,7 +52,10 @@ struct ParityKernel {
     PackBuffer<S> memory;
   };
 
+  static constexpr std::string_view name = "parity_blocks";
+  static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = true;
+  static constexpr bool fastest(int n, bool) { return n <= 5; }
   static Index scratch_size(int) { return 0; }
   static Index singles_per_tile(int) { return 2; }
 
@@ -180,5 +185,7 @@ struct ParityKernel {
     }
   }
 };
+
+static_assert(SandwichKernel<ParityKernel<float>, float>);
 
 }  // namespace rotorlin::detail

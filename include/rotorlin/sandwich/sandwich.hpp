@@ -6,32 +6,59 @@
 #include <algorithm>
 #include <cmath>
 #include <variant>
-#include <vector>
 
 #include "rotorlin/algebra/rotor.hpp"
+#include "rotorlin/core/arena.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/overlap.hpp"
-#include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/tiled_batch.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/sandwich/kernel.hpp"
 
 namespace rotorlin {
 
+namespace detail {
+
+template <class List>
+struct AnyKernelWeights;
+/// The weights of one of the kernels.
+template <class... K>
+struct AnyKernelWeights<KernelList<K...>> {
+  using type = std::variant<typename K::Weights...>;
+};
+
+/// y = op x for packs of W samples of 2^n coefficients in graded order, through kernel K. x and y may be the
+/// same.
+template <class K, int W, class S>
+void act(int n, const typename K::Operator& op, const S* x, S* y, Arena<S> arena) {
+  const Index size = (Index{1} << n) * W;
+  S* domain = arena.take(size);
+  S* result = arena.take(size);
+  S* scratch = arena.take(K::scratch_size(n) * W);
+  const S* entered = K::template enter<W>(n, x, domain, scratch);
+  K::template apply<W, false>(n, op, entered, result, scratch);
+  const S* left = K::template leave<W>(n, result, y, scratch);
+  if (left != y) std::copy(left, left + size, y);
+}
+/// What `act` takes from an arena.
+template <class K, class S>
+Index act_memory(int n, int width) {
+  const Index size = Arena<S>::rounded((Index{1} << n) * width);
+  return 2 * size + Arena<S>::rounded(K::scratch_size(n) * width);
+}
+
+}  // namespace detail
+
 /// One or two rotors of Cl(n), 1 <= n <= 14, made ready to act on many multivectors. `apply` is const and may
 /// run on several threads at once, each with a workspace of its own.
 template <class S>
 class Sandwich {
-  static constexpr int tile_lanes = detail::native_lanes<S>;
-  using Spinor = detail::SpinorKernel<S>;
-  using Shears = detail::ShearKernel<S>;
-  using Parity = detail::ParityKernel<S>;
-
  public:
   /// Scratch memory of one call; a call that meets it again allocates nothing.
   class Workspace {
     friend class Sandwich;
-    std::vector<detail::PackBuffer<S>> threads_;
+    detail::BatchScratch<S> scratch_;
   };
 
   /// x -> r x s~.
@@ -77,23 +104,22 @@ class Sandwich {
     r.check_same_algebra("Sandwich", s);
     if (n_ < 1)
       detail::throw_invalid("Sandwich: rotors of ", r.signature(), ", expected 1 <= n <= ", max_dimension);
-    kernel_ = kernel != Kernel::automatic ? kernel
-              : n_ <= 5                   ? Kernel::parity_blocks
-              : single                    ? Kernel::shears
-                                          : Kernel::spinor;
-    if (kernel_ == Kernel::dense || (kernel_ == Kernel::shears && !single)) {
-      detail::throw_invalid("Sandwich: the kernel ", to_string(kernel_),
-                            kernel_ == Kernel::dense ? " is one of layers; take parity_blocks"
-                                                     : " needs one rotor for both sides");
-    }
-    if (!is_kernel(kernel_)) {
-      detail::throw_invalid("Sandwich: kernel = ", static_cast<int>(kernel_),
+    if (!is_kernel(kernel)) {
+      detail::throw_invalid("Sandwich: kernel = ", static_cast<int>(kernel),
                             "; expected one of the enumeration Kernel");
+    }
+    kernel_ = kernel == Kernel::automatic ? choose_kernel(n_, single) : kernel;
+    if (!detail::is_sandwich_kernel(kernel_)) {
+      detail::throw_invalid("Sandwich: the kernel ", to_string(kernel_), " is one of layers; take ",
+                            to_string(Kernel::parity_blocks));
+    }
+    if (!single && needs_single_rotor(kernel_)) {
+      detail::throw_invalid("Sandwich: the kernel ", to_string(kernel_), " needs one rotor for both sides");
     }
     if (!r.all_finite() || !s.all_finite())
       detail::throw_domain("Sandwich: a rotor has NaN or infinite coefficients");
     Matrix<S> rotation;
-    if (kernel_ == Kernel::shears) {
+    if (needs_single_rotor(kernel_)) {
       const S deviation = std::abs(r.squared_norm() - S(1));
       if (!(deviation < std::sqrt(Eigen::NumTraits<S>::epsilon()))) {
         detail::throw_invalid("Sandwich: |r r~ - 1| = ", deviation,
@@ -103,13 +129,9 @@ class Sandwich {
     }
     const detail::RotorPair<S> pair{n_, r.coeffs().data(), s.coeffs().data(), rotation.data()};
     detail::PackBuffer<S> memory;
-    const auto prepare = [&](auto kernel_type) {
-      using K = decltype(kernel_type);
+    detail::visit_kernel<S>(kernel_, [&]<class K>(K) {
       K::prepare(pair, S(1), true, weights_.template emplace<typename K::Weights>(), memory);
-    };
-    if (kernel_ == Kernel::parity_blocks) prepare(Parity{});
-    if (kernel_ == Kernel::shears) prepare(Shears{});
-    if (kernel_ == Kernel::spinor) prepare(Spinor{});
+    });
   }
 
   template <class Direction>
@@ -127,63 +149,20 @@ class Sandwich {
       detail::throw_invalid(who, ": input and output share the same memory in part, expected an output that ",
                             "is the input or has memory of its own");
     }
-    switch (kernel_) {
-      case Kernel::parity_blocks:
-        return run<Parity>(direction(std::get<typename Parity::Weights>(weights_)), x, y, workspace);
-      case Kernel::shears:
-        return run<Shears>(direction(std::get<typename Shears::Weights>(weights_)), x, y, workspace);
-      default:
-        return run<Spinor>(direction(std::get<typename Spinor::Weights>(weights_)), x, y, workspace);
-    }
-  }
-
-  template <class K>
-  void run(const typename K::Operator& op, const ConstMatrixRef<S>& x, MatrixRef<S> y,
-           Workspace& workspace) const {
-    const Index batch = x.cols();
-    Index tiles = batch / tile_lanes;
-    if (batch % tile_lanes > K::singles_per_tile(n_)) ++tiles;
-    const Index singles = std::max<Index>(0, batch - tiles * tile_lanes);
-    const int threads = static_cast<int>(std::min<Index>(tiles + singles, num_threads()));
-    if (workspace.threads_.size() < static_cast<std::size_t>(threads)) {
-      workspace.threads_.resize(static_cast<std::size_t>(threads));
-    }
-    detail::parallel_for(tiles + singles, threads, [&](Index part, int thread) {
-      detail::PackBuffer<S>& memory = workspace.threads_[static_cast<std::size_t>(thread)];
-      if (part >= tiles) {
-        const Index sample = tiles * tile_lanes + (part - tiles);
-        act<K, 1>(op, x.col(sample).data(), y.col(sample).data(), memory.reserve(memory_size<K>()));
-        return;
-      }
-      const Index sample = part * tile_lanes;
-      const Index count = std::min<Index>(tile_lanes, batch - sample);
-      S* tile = memory.reserve((size() + memory_size<K>()) * tile_lanes);
-      detail::load_tile<S, tile_lanes>(x.col(sample).data(), x.outerStride(), size(), count, tile);
-      act<K, tile_lanes>(op, tile, tile, tile + size() * tile_lanes);
-      detail::store_tile<S, tile_lanes>(tile, size(), y.col(sample).data(), y.outerStride(), count);
+    detail::visit_kernel<S>(kernel_, [&]<class K>(K) {
+      const typename K::Operator& op = direction(std::get<typename K::Weights>(weights_));
+      detail::map_batch<S>(
+          x, y, K::singles_per_tile(n_), workspace.scratch_,
+          [&](int width) { return detail::act_memory<K, S>(n_, width); },
+          [&](auto width, const S* x_tile, S* y_tile, const detail::Arena<S>& arena) {
+            detail::act<K, decltype(width)::value>(n_, op, x_tile, y_tile, arena);
+          });
     });
-  }
-
-  /// Scalars a sample that `act` needs.
-  template <class K>
-  Index memory_size() const {
-    return 2 * size() + K::scratch_size(n_);
-  }
-
-  /// y = r x s~ for packs of W samples; x and y may be the same.
-  template <class K, int W>
-  void act(const typename K::Operator& op, const S* x, S* y, S* memory) const {
-    S* domain = memory;
-    S* result = domain + size() * W;
-    S* scratch = result + size() * W;
-    const S* entered = K::template enter<W>(n_, x, domain, scratch);
-    K::template apply<W, false>(n_, op, entered, K::transforms ? result : y, scratch);
-    if (K::transforms) K::template leave<W>(n_, result, y, scratch);
   }
 
   int n_;
   Kernel kernel_;
-  std::variant<typename Spinor::Weights, typename Shears::Weights, typename Parity::Weights> weights_;
+  typename detail::AnyKernelWeights<detail::SandwichKernels<S>>::type weights_;
 };
 
 }  // namespace rotorlin

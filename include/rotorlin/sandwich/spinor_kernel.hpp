@@ -5,11 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include "rotorlin/algebra/spinor_basis.hpp"
 #include "rotorlin/algebra/spinor_transform.hpp"
 #include "rotorlin/core/simd.hpp"
-#include "rotorlin/sandwich/rotor_pair.hpp"
+#include "rotorlin/sandwich/sandwich_kernel.hpp"
 
 namespace rotorlin::detail {
 
@@ -110,8 +111,10 @@ struct SpinorKernel {
     Operator adjoint;
   };
 
-  /// Whether `enter` writes a domain of its own; otherwise the coefficients themselves are the domain.
+  static constexpr std::string_view name = "spinor";
+  static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = true;
+  static constexpr bool fastest(int, bool single_rotor) { return !single_rotor; }
   static Index scratch_size(int n) { return Index{1} << n; }
   /// How many samples one by one take as long as a whole tile of native width (measured).
   static Index singles_per_tile(int n) { return n <= 6 ? 3 : n <= 8 ? 7 : 11; }
@@ -306,5 +309,7 @@ struct SpinorKernel {
     }
   }
 };
+
+static_assert(SandwichKernel<SpinorKernel<float>, float>);
 
 }  // namespace rotorlin::detail

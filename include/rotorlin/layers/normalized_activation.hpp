@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What stands between the layers of a network, on tiles: h (+)= weight a(norm(y[p])), a permutation p, the
+/// normalisation of every sample to mean 0 and variance 1 (LayerNorm of Ba, Kiros, Hinton 2016, without its
+/// affine part), z = (y - mean) / sqrt(variance + epsilon), and an activation a; with its gradients.
+///
+/// A tile holds features in packs of W = native_lanes<S> samples, or one sample as it lies in memory (W = 1).
+/// Either way the work is done in packs of native_lanes<S>, which for one sample hold several features.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/tiled_batch.hpp"
+#include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/activation.hpp"
+
+namespace rotorlin::detail {
+
+/// body(integral_constant<int, L>, k) for packs of L scalars from position k of a tile of W samples.
+template <class S, int W, class F>
+void for_each_pack(Index features, const F& body) {
+  constexpr int lanes = native_lanes<S>;
+  const Index size = features * W;
+  Index k = 0;
+  for (; k + lanes <= size; k += lanes) body(std::integral_constant<int, lanes>{}, k);
+  if constexpr (W < lanes) {
+    for (; k < size; ++k) body(std::integral_constant<int, 1>{}, k);
+  }
+}
+
+/// y = weight x or, with `add`, y += weight x.
+template <class S, int W>
+void add_tile(Index features, const S* x, S weight, bool add, S* y) {
+  for_each_pack<S, W>(features, [&](auto width, Index k) {
+    constexpr int L = decltype(width)::value;
+    Pack<S, L> value = load<S, L>(x + k) * weight;
+    if (add) value += load<S, L>(y + k);
+    store<S, L>(y + k, value);
+  });
+}
+
+/// The map of one sample with `features` features; `slope` is the weight of prelu.
+template <class S>
+struct NormalizedActivation {
+  static constexpr int lanes = native_lanes<S>;
+  using LanePack = Pack<S, lanes>;
+
+  Index features;
+  bool normalize;
+  S epsilon;
+  Activation activation;
+  S slope;
+
+  /// The statistics of a tile: of every lane, or of the one sample in all lanes.
+  struct Norm {
+    LanePack mean = {};
+    LanePack scale = LanePack{} + S(1);
+  };
+
+  /// h (+)= weight a(norm(y[order])); the order may be null. Returns what `backward` asks for.
+  template <int W>
+  Norm forward(const S* y, const std::int32_t* order, S weight, bool add, S* h) const {
+    const Norm norm = norm_of<W>(y);
+    with_activation<S>(activation, slope, [&](const auto& function) {
+      if (add) {
+        activate<W, true>(function, y, norm, order, weight, h);
+      } else {
+        activate<W, false>(function, y, norm, order, weight, h);
+      }
+    });
+    return norm;
+  }
+
+  /// From dL/dh of a whole tile to dL/dy; adds dL/dweight and the gradient of the slope.
+  void backward(const S* y, const Norm& norm, const std::int32_t* order, S weight, const S* grad_h, S* grad_y,
+                Wide<S>& weight_sum, Wide<S>& slope_sum) const {
+    with_activation<S>(activation, slope, [&](const auto& function) {
+      backward(function, y, norm, order, weight, grad_h, grad_y, weight_sum, slope_sum);
+    });
+  }
+
+ private:
+  template <int L>
+  static Pack<S, L> lanes_of(const LanePack& pack) {
+    if constexpr (L == lanes) {
+      return pack;
+    } else {
+      return pack[0];
+    }
+  }
+
+  /// The sum over features of term(L, k), in every lane.
+  template <int W, class F>
+  LanePack sum_over(const F& term) const {
+    LanePack sums[4] = {};
+    S rest(0);
+    Index turn = 0;
+    for_each_pack<S, W>(features, [&](auto width, Index k) {
+      if constexpr (decltype(width)::value == lanes) {
+        sums[turn++ & 3] += term(width, k);
+      } else {
+        rest += term(width, k);
+      }
+    });
+    const LanePack sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    if constexpr (W < lanes) {
+      return LanePack{} + (sum_lanes<S, lanes>(sum) + rest);
+    } else {
+      return sum;
+    }
+  }
+
+  /// Mean and 1 / sqrt(variance + epsilon) of a tile, in two passes.
+  template <int W>
+  Norm norm_of(const S* y) const {
+    Norm norm;
+    if (!normalize) return norm;
+    const S share = S(1) / static_cast<S>(features);
+    norm.mean = sum_over<W>([&](auto width, Index k) { return load<S, width>(y + k); }) * share;
+    const LanePack variance = share * sum_over<W>([&](auto width, Index k) {
+                                const auto d = load<S, width>(y + k) - lanes_of<width>(norm.mean);
+                                return d * d;
+                              });
+    norm.scale =
+        map_lanes<S, lanes>(variance, [this](const auto& v) { return (S(1) / (v + epsilon).sqrt()).eval(); });
+    return norm;
+  }
+
+  /// The pack at position k of a permuted tile.
+  template <int W, int L>
+  static Pack<S, L> load_permuted(const S* tile, const std::int32_t* order, Index k) {
+    if (order == nullptr) return load<S, L>(tile + k);
+    if constexpr (W == L) {
+      return load<S, L>(tile + Index{order[k / W]} * W);
+    } else {
+      S values[L];
+      for (int l = 0; l < L; ++l) values[l] = tile[order[k + l]];
+      return load<S, L>(values);
+    }
+  }
+
+  template <int W, bool Add, class F>
+  void activate(const F& function, const S* y, const Norm& norm, const std::int32_t* order, S weight,
+                S* h) const {
+    for_each_pack<S, W>(features, [&](auto width, Index k) {
+      constexpr int L = decltype(width)::value;
+      const Pack<S, L> z =
+          (load_permuted<W, L>(y, order, k) - lanes_of<L>(norm.mean)) * lanes_of<L>(norm.scale);
+      Pack<S, L> value = function.template value<L>(z) * weight;
+      if constexpr (Add) value += load<S, L>(h + k);
+      store<S, L>(h + k, value);
+    });
+  }
+
+  template <class F>
+  void backward(const F& function, const S* y, const Norm& norm, const std::int32_t* order, S weight,
+                const S* grad_h, S* grad_y, Wide<S>& weight_sum, Wide<S>& slope_sum) const {
+    constexpr int W = lanes;
+    LanePack by_weight{}, by_slope{}, sum{}, dot{};
+    for (Index j = 0; j < features; ++j) {
+      const Index from = (order == nullptr ? j : Index{order[j]}) * W;
+      const LanePack z = (load<S, W>(y + from) - norm.mean) * norm.scale;
+      const LanePack g = load<S, W>(grad_h + j * W);
+      const LanePack scaled = g * weight;
+      const LanePack grad_z = scaled * function.template derivative<W>(z);
+      by_weight += g * function.template value<W>(z);
+      by_slope += scaled * (z > S(0) ? LanePack{} : z);
+      sum += grad_z;
+      dot += grad_z * z;
+      store<S, W>(grad_y + from, grad_z);
+    }
+    weight_sum += static_cast<Wide<S>>(sum_lanes<S, W>(by_weight));
+    slope_sum += static_cast<Wide<S>>(sum_lanes<S, W>(by_slope));
+    if (!normalize) return;
+    sum /= LanePack{} + static_cast<S>(features);
+    dot /= LanePack{} + static_cast<S>(features);
+    for (Index k = 0; k < features * W; k += W) {
+      const LanePack z = (load<S, W>(y + k) - norm.mean) * norm.scale;
+      store<S, W>(grad_y + k, norm.scale * (load<S, W>(grad_y + k) - sum - z * dot));
+    }
+  }
+};
+
+}  // namespace rotorlin::detail
