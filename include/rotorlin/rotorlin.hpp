@@ -62,6 +62,7 @@
 #include "rotorlin/io/dtype.hpp"
 #include "rotorlin/io/file.hpp"
 #include "rotorlin/io/json.hpp"
+#include "rotorlin/io/npy.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/io/tensor_info.hpp"
 #include "rotorlin/layers/activation.hpp"
