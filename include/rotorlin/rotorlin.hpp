@@ -75,6 +75,7 @@
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/merge.hpp"
 #include "rotorlin/layers/options.hpp"
+#include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/rotor_tiles.hpp"
