@@ -2,20 +2,19 @@
 #include "activations.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/linalg/gram_accumulator.hpp"
+#include "rotorlin/io/npy.hpp"
 #include "rotorlin/io/safetensors.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 
 namespace examples {
 
@@ -80,74 +79,16 @@ void accumulate(const Samples& samples, rotorlin::GramAccumulator& gram, const s
   }
 }
 
-/// What stands behind 'key': in the header of an .npy file, up to the end of the header.
-std::string_view npy_entry(std::string_view header, const char* key, const std::string& where) {
-  const std::string quoted = std::string("'") + key + "':";
-  const std::size_t at = header.find(quoted);
-  if (at == header.npos) throw_runtime(where, ": the header has no ", quoted, " entry");
-  header.remove_prefix(at + quoted.size());
-  header.remove_prefix(std::min(header.find_first_not_of(' '), header.size()));
-  return header;
-}
-
-/// The array of an .npy file, versions 1 to 3
-/// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-struct Array {
-  DType dtype;
-  std::vector<Index> shape;
-  std::span<const std::byte> bytes;
-};
-Array parse_npy(std::span<const std::byte> bytes, const std::string& where) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with("\x93NUMPY") || text.size() < 12) throw_runtime(where, " is not an .npy file");
-  const auto byte = [&](std::size_t i) {
-    return static_cast<std::size_t>(static_cast<unsigned char>(text[i]));
-  };
-  const bool wide = byte(6) >= 2;
-  const std::size_t begin = wide ? 12 : 10;
-  const std::size_t length = byte(8) + (byte(9) << 8) + (wide ? (byte(10) << 16) + (byte(11) << 24) : 0);
-  if (length > text.size() - begin) throw_runtime(where, " ends within its header of ", length, " bytes");
-  const std::string_view header = text.substr(begin, length);
-
-  Array samples{DType::f32, {}, bytes.subspan(begin + length)};
-  const std::string_view descr = npy_entry(header, "descr", where);
-  if (descr.starts_with("'<f8'")) {
-    samples.dtype = DType::f64;
-  } else if (descr.starts_with("'<f2'")) {
-    samples.dtype = DType::f16;
-  } else if (!descr.starts_with("'<f4'")) {
-    throw_runtime(where, " holds ", std::string(descr.substr(0, descr.find(','))),
-                  ", expected '<f4', '<f8' or '<f2'");
+/// The samples of an .npy file, checked as those of safetensors.
+template <class S>
+void accumulate(const rotorlin::NpyFile& array, rotorlin::GramAccumulator& gram,
+                const std::function<void(Index)>& advanced) {
+  constexpr Index block = 1024;
+  for (Index first = 0; first < array.samples(); first += block) {
+    const Matrix<S> x = array.batch<S>(first, std::min(block, array.samples() - first));
+    gram.add(x);
+    advanced(x.cols());
   }
-  if (!npy_entry(header, "fortran_order", where).starts_with("False"))
-    throw_runtime(where, " is in Fortran's order; save numpy.ascontiguousarray(x)");
-
-  std::vector<Index>& shape = samples.shape;
-  std::string_view list = npy_entry(header, "shape", where);
-  if (!list.starts_with('(')) throw_runtime(where, ": the shape is not a tuple");
-  list = list.substr(1, list.find(')') - 1);
-  while (!list.empty()) {
-    if (list.front() == ' ' || list.front() == ',') {
-      list.remove_prefix(1);
-      continue;
-    }
-    Index value = 0;
-    const auto [rest, error] = std::from_chars(list.data(), list.data() + list.size(), value);
-    if (error != std::errc() || value < 0)
-      throw_runtime(where, ": the shape holds '", std::string(list), "'");
-    shape.push_back(value);
-    list.remove_prefix(static_cast<std::size_t>(rest - list.data()));
-  }
-  std::size_t expected = rotorlin::size_of(samples.dtype);
-  for (const Index dimension : shape) {
-    if (__builtin_mul_overflow(expected, static_cast<std::size_t>(dimension), &expected))
-      throw_runtime(where, ": the shape overflows");
-  }
-  if (expected != samples.bytes.size()) {
-    throw_runtime(where, " has ", samples.bytes.size(), " bytes of values, shape ",
-                  rotorlin::detail::shape(shape), " needs ", expected, "; is the file truncated?");
-  }
-  return samples;
 }
 
 }  // namespace
@@ -157,32 +98,32 @@ Matrix<double> read_gram(const std::filesystem::path& file, Index features,
   const std::string where = file.string();
   rotorlin::GramAccumulator gram(features);
   Index total = 0;
-  const auto add_all = [&](const std::vector<Samples>& parts) {
-    Index done = 0;
-    for (const Samples& part : parts) total += part.count;
-    try {
-      for (const Samples& part : parts) {
-        accumulate(part, gram, where, [&](Index count) {
-          done += count;
-          if (advanced) advanced(static_cast<double>(done) / static_cast<double>(total));
-        });
-      }
-    } catch (const std::domain_error& error) {
-      throw_runtime(where, ": samples ", done, " and following: ", error.what());
-    }
+  Index done = 0;
+  const auto count = [&](Index samples) {
+    done += samples;
+    if (advanced) advanced(static_cast<double>(done) / static_cast<double>(total));
   };
-  if (file.extension() == ".npy") {
-    const rotorlin::detail::MappedFile mapped(file);
-    const Array array = parse_npy(mapped.bytes(), where);
-    add_all({{array.dtype, samples_of(array.shape, features, where), features, array.bytes}});
-  } else {
-    const rotorlin::SafetensorsFile tensors(file);
-    std::vector<Samples> parts;
-    for (const rotorlin::TensorInfo& tensor : tensors.tensors()) {
-      const Index count = samples_of(tensor.shape, features, where + ": tensor '" + tensor.name + "'");
-      parts.push_back({tensor.dtype, count, features, tensors.bytes(tensor.name)});
+  try {
+    if (file.extension() == ".npy") {
+      const rotorlin::NpyFile array(file);
+      total = samples_of(array.shape(), features, where);
+      if (array.dtype().ends_with("f8")) {
+        accumulate<double>(array, gram, count);
+      } else {
+        accumulate<float>(array, gram, count);
+      }
+    } else {
+      const rotorlin::SafetensorsFile tensors(file);
+      std::vector<Samples> parts;
+      for (const rotorlin::TensorInfo& tensor : tensors.tensors()) {
+        const Index samples = samples_of(tensor.shape, features, where + ": tensor '" + tensor.name + "'");
+        parts.push_back({tensor.dtype, samples, features, tensors.bytes(tensor.name)});
+        total += samples;
+      }
+      for (const Samples& part : parts) accumulate(part, gram, where, count);
     }
-    add_all(parts);
+  } catch (const std::domain_error& error) {
+    throw_runtime(where, ": samples ", done, " and following: ", error.what());
   }
   return total == 0 ? Matrix<double>() : gram.gram();
 }
@@ -200,8 +141,7 @@ class ActivationFolder : public LayerInputs {
     const std::filesystem::path path = file(layer);
     std::vector<Index> shape;
     if (path.extension() == ".npy") {
-      const rotorlin::detail::MappedFile mapped(path);
-      shape = parse_npy(mapped.bytes(), path.string()).shape;
+      shape = rotorlin::NpyFile(path).shape();
     } else {
       const rotorlin::SafetensorsFile tensors(path);
       if (tensors.tensors().empty()) throw_runtime(path.string(), " holds no tensor");

@@ -3,6 +3,7 @@
 
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/training/fit.hpp"
 
@@ -208,6 +209,24 @@ TEST_CASE("steps on a part of the columns end where steps on all do") {
   CHECK(result.relative_error >= expected * (1 - 1e-12));
   const Matrix<double> f = detail::gram_columns(g, "test", 1e-16);
   CHECK(result.relative_error == Approx(((weight - by_parts.to_dense()) * f).norm() / (weight * f).norm()));
+}
+
+TEST_CASE("a layer that can solve for its linear parameters is fitted by variable projection") {
+  // A target that the layer can be, from rotors near those of the target, of any decoder.
+  const RotorEncoderLinear<double> target(16, 12, {.rank = 4, .bias = false, .seed = 1});
+  RotorEncoderLinear<double> layer = target;
+  layer.parameters() += 0.1 * random_matrix(layer.num_parameters(), 1, 2).col(0);
+  layer.decoder().setZero();
+  const Matrix<double> g = gram_of_rank(16, 30, 3);
+  const FitResult result = fit_dense(layer, target.to_dense(), g, {.epochs = 300, .batch_size = 4});
+  CHECK(result.relative_error < 1e-3);
+  CHECK(result.best_epoch > 0);
+  // At the end the decoder is the best for the rotors.
+  RotorEncoderLinear<double> solved = layer;
+  const Matrix<double> f = detail::gram_columns(g, "test", 1e-16);
+  RotorEncoderLinear<double>::Workspace workspace;
+  solved.solve_linear(f, target.to_dense() * f, workspace);
+  CHECK((solved.to_dense() - layer.to_dense()).norm() < 1e-6 * layer.to_dense().norm());
 }
 
 TEST_CASE("random matrices: below the error of nothing, and the lower the wider the layer") {

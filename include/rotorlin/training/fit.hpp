@@ -54,8 +54,9 @@ class BiasAtRest {
 };
 
 template <LinearLayer L>
-FitResult fit_dense(L& layer, GramSamples<typename L::Scalar> samples, const FitOptions& options) {
+FitResult fit_dense(L& layer, GramSamples<typename L::Scalar> samples, FitOptions options) {
   check_options(options);
+  if constexpr (requires { &L::solve_linear; }) options.batch_size = samples.x.cols();
   if (options.shuffle && options.batch_size < samples.x.cols()) samples.mix(options.seed);
   const Samples<typename L::Scalar> train{samples.x, samples.y};
   check_samples(layer, "training", train);

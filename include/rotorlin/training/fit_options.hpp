@@ -40,7 +40,8 @@ struct FitOptions {
   std::function<bool(const FitProgress&)> progress = {};  ///< returns whether to go on
   double progress_interval = 0.5;                         ///< seconds
   /// Before the first step, set the linear parameters' common factor and the bias by least squares, where
-  /// that lowers the loss. Without it the first step starts from the layer exactly as given.
+  /// that lowers the loss; all linear parameters at every step, where a step sees all samples and the layer
+  /// has `solve_linear`. Without it the first step starts from the layer exactly as given.
   bool match_scale = true;
 };
 

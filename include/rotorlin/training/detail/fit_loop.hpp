@@ -105,6 +105,7 @@ class Fit {
     if (best_.size() == 0 || !is_finite(reported(best_loss_)))
       throw_domain(task_.who, ": the loss of the ", L::type_name, " is not finite at the start");
     if (options_.match_scale && relative_error() >= 1) consider_zero();
+    if (project() && better_start()) keep();
     units_ = parameter_units(layer_, first_batch(), unit_x_, unit_y_, task_.freeze_bias);
     scaled_ = layer_.parameters().cwiseQuotient(units_);
     residual_is_fresh_ = false;
@@ -118,6 +119,7 @@ class Fit {
       if (options_.shuffle && !full_batch()) random.shuffle(order_);
       if (!run_epoch()) return FitStop::diverged;
       ++result_.epochs;
+      if (project()) scaled_ = layer_.parameters().cwiseQuotient(units_);
       record();
       if (!is_finite(train_loss_) || !is_finite(criterion())) return FitStop::diverged;
       if (criterion() < best_loss_) {
@@ -184,6 +186,19 @@ class Fit {
       }
     }
     return all_finite(layer_.parameters());
+  }
+
+  /// Variable projection (Golub and Pereyra 1973), where a step sees all samples: a layer that can solve for
+  /// its linear parameters does so after every step. The gradient of the others is then that of the loss with
+  /// the best linear ones. Returns whether it did.
+  bool project() {
+    if constexpr (requires { layer_.solve_linear(train_.x, train_.y, workspace_); }) {
+      if (!full_batch() || !options_.match_scale) return false;
+      layer_.solve_linear(train_.x, train_.y, workspace_);
+      return true;
+    } else {
+      return false;
+    }
   }
 
   /// Whether the present parameters are better than the best.

@@ -16,9 +16,9 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/linalg/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/gram_factor.hpp"
 
 namespace rotorlin::detail {
 
