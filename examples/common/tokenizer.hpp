@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <queue>
 #include <span>
 #include <string>
@@ -161,7 +160,8 @@ class Tokenizer {
       forward.emplace_back(text, id);
       backward.emplace_back(reversed(text), id);
     }
-    const auto lefts = beginnings(std::move(forward)), rights = beginnings(std::move(backward));
+    const auto lefts = beginnings(std::move(forward), texts_.size());
+    const auto rights = beginnings(std::move(backward), texts_.size());
     for (std::size_t i = first_byte + 256; i < texts_.size(); ++i) {
       const Token whole = ids_.at(texts_[i]);
       // Both lists from short to long: as the left side grows, the right one shrinks.
@@ -175,10 +175,11 @@ class Tokenizer {
     }
   }
 
-  /// For each token, those whose different texts its text begins with, short ones first.
-  static std::vector<std::vector<Token>> beginnings(std::vector<std::pair<std::string, Token>> texts) {
+  /// For each token of `size`, those whose different texts its text begins with, short ones first.
+  static std::vector<std::vector<Token>> beginnings(std::vector<std::pair<std::string, Token>> texts,
+                                                    std::size_t size) {
     std::sort(texts.begin(), texts.end());
-    std::vector<std::vector<Token>> result(std::numeric_limits<Token>::max() + std::size_t{1});
+    std::vector<std::vector<Token>> result(size);
     std::vector<const std::pair<std::string, Token>*> open;  // each the beginning of the next
     for (const auto& entry : texts) {
       while (!open.empty() && !entry.first.starts_with(open.back()->first)) open.pop_back();
