@@ -10,14 +10,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "rotorlin/io/file.hpp"
 
 namespace examples {
 
@@ -54,6 +57,11 @@ inline std::filesystem::path resolved(std::filesystem::path path) {
   }
 }
 
+[[noreturn]] inline void can_not_write(const std::filesystem::path& path, const std::string& why) {
+  throw std::runtime_error("write_file: can't write " + path.string() + ": " + why +
+                           "; name a folder that may be written to, on a disk with space left");
+}
+
 }  // namespace detail
 
 /// The file that a program may write where `--out` names `target`: `target`, links followed. \throws
@@ -87,29 +95,18 @@ inline std::filesystem::path output_file(const std::filesystem::path& target,
 /// Writes a whole file through a temporary one, so that a reader never meets half of it.
 /// \throws std::runtime_error that names the file where it can't be written; nothing is left of it then.
 inline void write_file(const std::filesystem::path& path, const std::string& content) {
-  std::error_code error;
-  const auto fail = [&](const std::string& why) {
-    throw std::runtime_error("write_file: can't write " + path.string() + (why.empty() ? "" : ": " + why) +
-                             "; name a folder that may be written to, on a disk with space left");
-  };
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error) fail(error.message());
-  std::filesystem::path target;
   try {
-    target = output_file(path);
-  } catch (const std::runtime_error& refused) {
-    fail(refused.what());
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    rotorlin::detail::AtomicFile file(output_file(path), "write_file");
+    file.write(std::as_bytes(std::span(content)));
+    file.commit();
+  } catch (const std::filesystem::filesystem_error& error) {
+    detail::can_not_write(path, error.code().message());
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    const std::size_t reason = what.rfind(": ");
+    detail::can_not_write(path, reason == what.npos ? what : what.substr(reason + 2));
   }
-  auto temporary = target;
-  temporary += ".part";
-  std::ofstream file(temporary, std::ios::binary);
-  file << content;
-  file.close();
-  if (file) std::filesystem::rename(temporary, target, error);
-  if (file && !error) return;
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
-  fail(error ? error.message() : "");
 }
 
 /// A folder of files that appears under its name at `commit()`, whole, or not at all.

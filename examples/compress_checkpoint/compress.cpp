@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -12,9 +11,11 @@
 #include "checkpoint_files.hpp"
 #include "common/output.hpp"
 #include "common/progress.hpp"
+#include "compressor.hpp"
 #include "grams.hpp"
+#include "group_files.hpp"
 #include "rotorlin/core/workers.hpp"
-#include "rotorlin/geopair/compressor.hpp"
+#include "rotorlin/geopair/compression.hpp"
 #include "size_report.hpp"
 
 namespace examples {
@@ -22,132 +23,6 @@ namespace examples {
 using namespace rotorlin;
 
 namespace {
-
-/// JSON has no infinity: null stands for it.
-double number_or_infinity(const nlohmann::json& value) {
-  return value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>();
-}
-
-/// Finished groups on the disk: each as soon as it is done, in a folder beside the target that a run which is
-/// interrupted leaves, and the same run, started again, goes on from.
-class GroupFiles {
- public:
-  /// `run` says what is compressed and how: the folder belongs to it alone.
-  GroupFiles(const std::filesystem::path& target, const nlohmann::json& run,
-             const std::vector<PlannedGroup>& plan, const std::vector<Slot>& slots)
-      : target_(target), folder_(target), files_(plan.size()) {
-    const std::string text = run.dump();
-    folder_ += format(".%016llx.groups", fingerprint(text));
-    blame_target(target_, [&] {
-      std::filesystem::create_directories(folder_);
-      const std::filesystem::path note = folder_ / "run.json";
-      if (!std::filesystem::exists(note)) write_file(note, text);
-    });
-    for (std::size_t g = 0; g < plan.size(); ++g) {
-      std::vector<std::string> members;
-      for (const std::size_t i : plan[g].members) members.push_back(slots[i].name);
-      try {  // what can't be read, or is another group, is made again
-        if (!std::filesystem::exists(path(g))) continue;
-        auto file = std::make_shared<const SafetensorsFile>(path(g));
-        if (nlohmann::json::parse(file->metadata().at(report_key)).at("members") == members)
-          files_[g] = std::move(file);
-      } catch (const std::exception&) {
-      }
-    }
-  }
-
-  bool has(std::size_t number) const { return files_[number] != nullptr; }
-  std::size_t count() const {
-    return static_cast<std::size_t>(
-        std::count_if(files_.begin(), files_.end(), [](const auto& f) { return f != nullptr; }));
-  }
-
-  /// From any thread, one call for each number. \throws std::runtime_error, naming the target.
-  void keep(std::size_t number, const CompressedGroup& group) {
-    std::vector<NamedSharedLayer<float>> layers;
-    nlohmann::json reports = nlohmann::json::array();
-    for (std::size_t m = 0; m < group.layers.size(); ++m) {
-      layers.push_back({group.report.members[m], group.layers[m]});
-      reports.push_back(
-          {{"name", group.layer_reports[m].name}, {"relative_error", group.layer_reports[m].relative_error}});
-    }
-    const GroupReport& report = group.report;
-    SafetensorsWriter writer;
-    write_shared_layers(writer, layers);
-    writer.set_metadata(report_key, nlohmann::json({{"members", report.members},
-                                                    {"rank", report.size.rank},
-                                                    {"nonzeros", report.size.nonzeros},
-                                                    {"bytes", report.bytes},
-                                                    {"dense_bytes", report.dense_bytes},
-                                                    {"seconds", report.seconds},
-                                                    {"layers", reports}})
-                                        .dump());
-    blame_target(target_, [&] {
-      writer.write(path(number));
-      files_[number] = std::make_shared<const SafetensorsFile>(path(number));
-    });
-  }
-
-  /// What was reported of a group, by the layers too.
-  GroupReport report(std::size_t number, std::map<std::string, double>& relative_errors) const {
-    const nlohmann::json stored = nlohmann::json::parse(files_[number]->metadata().at(report_key));
-    GroupReport report;
-    report.members = stored.at("members").get<std::vector<std::string>>();
-    report.size = {stored.at("rank"), stored.at("nonzeros")};
-    report.bytes = stored.at("bytes");
-    report.dense_bytes = stored.at("dense_bytes");
-    report.seconds = stored.at("seconds");
-    for (const auto& layer : stored.at("layers"))
-      relative_errors[layer.at("name")] = number_or_infinity(layer.at("relative_error"));
-    return report;
-  }
-
-  /// All of them into one file; the bytes of what they store, without biases.
-  double merge(SafetensorsWriter& writer) const {
-    nlohmann::json all = nlohmann::json::array();
-    double bytes = 0;
-    for (std::size_t g = 0; g < files_.size(); ++g) {
-      const SafetensorsFile& file = *files_[g];
-      const std::string own = "dictionaries.0.", prefix = rotorlin::detail::dictionary_prefix(g);
-      for (const TensorInfo& tensor : file.tensors()) {
-        const std::string name =
-            tensor.name.starts_with(own) ? prefix + tensor.name.substr(own.size()) : tensor.name;
-        writer.add_view(name, tensor.dtype, tensor.shape, file.bytes(tensor.name));
-        if (!tensor.name.ends_with(".bias")) bytes += static_cast<double>(tensor.end - tensor.begin);
-      }
-      for (nlohmann::json entry :
-           nlohmann::json::parse(file.metadata().at(rotorlin::detail::shared_layers_key))) {
-        entry["dictionary"] = std::to_string(g);
-        all.push_back(std::move(entry));
-      }
-    }
-    writer.set_metadata("format", "rotorlin");
-    writer.set_metadata(rotorlin::detail::shared_layers_key, all.dump());
-    return bytes;
-  }
-
-  /// When the target is whole.
-  void remove() const {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
- private:
-  static constexpr const char* report_key = "group_report";
-
-  /// FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
-  static unsigned long long fingerprint(const std::string& text) {
-    unsigned long long hash = 14695981039346656037ULL;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    return hash;
-  }
-  std::filesystem::path path(std::size_t number) const {
-    return folder_ / (std::to_string(number) + ".safetensors");
-  }
-
-  std::filesystem::path target_, folder_;
-  std::vector<Spool::File> files_;
-};
 
 /// What decides about the result of a compression.
 nlohmann::json run_of(const Checkpoint& checkpoint, const CompressorOptions& options,
@@ -220,8 +95,8 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
   Spool spool(target);
   const GramFiles grams = gather(checkpoint, spool);
 
-  GeoPairCompressor compressor;
-  std::map<std::string, GeoPairCompressor::GramHandle> handles;
+  Compressor compressor;
+  std::map<std::string, std::size_t> handles;
   const std::vector<Slot>& slots = checkpoint.slots();
   const Index residual = residual_width(slots);
   std::vector<std::string> unseen;

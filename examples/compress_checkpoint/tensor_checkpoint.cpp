@@ -312,6 +312,20 @@ std::unique_ptr<Checkpoint> open_checkpoint(const Sources& sources) {
   if (!std::filesystem::exists(sources.model)) throw_runtime(sources.model.string(), " does not exist");
   const bool tensors = std::filesystem::is_directory(sources.model) ||
                        sources.model.extension() == ".safetensors" || sources.model.extension() == ".json";
+  // what would have no effect is a mistake
+  const auto refuse = [&](bool given, const char* option) {
+    if (!given) return;
+    throw_runtime(sources.model.string(), " is ",
+                  tensors ? "a checkpoint in safetensors" : "taken for a file of llama2.c", ", for which ",
+                  option, " has no meaning");
+  };
+  refuse(tensors && !sources.calibration.empty(), "--calibration");
+  refuse(tensors && !sources.evaluation.empty(), "--evaluation");
+  refuse(tensors && !sources.tokenizer.empty(), "--tokenizer");
+  refuse(!tensors && !sources.activations.empty(), "--activations");
+  refuse(!tensors && !sources.grams.empty(), "--grams");
+  refuse(!tensors && !sources.preset.empty(), "--preset");
+  refuse(!tensors && !sources.patterns.empty(), "--pattern");
   return tensors ? open_tensors(sources) : open_llama(sources);
 }
 

@@ -33,8 +33,8 @@ class Shards {
     try {
       const CheckpointFiles files(name.empty() ? folder.path() : folder / name);
       return "none";
-    } catch (const std::runtime_error& error) {
-      return error.what();
+    } catch (const std::runtime_error& refused) {
+      return refused.what();
     }
   }
   CheckpointFiles open(const std::string& name = "") const {
@@ -110,8 +110,8 @@ TEST_CASE("an index that makes no sense is refused", "[examples][checkpoint]") {
     try {
       parse_checkpoint_index(text);
       return std::string("none");
-    } catch (const std::runtime_error& error) {
-      return std::string(error.what());
+    } catch (const std::runtime_error& refused) {
+      return std::string(refused.what());
     }
   };
   const auto placed = [&](const std::string& file) {

@@ -654,6 +654,10 @@ TEST_CASE("What fails is said in a line, a full standard output included", "[exa
   const Program program;
   CHECK_THAT(program.refusal("--ratio x"), Contains("error: --ratio: 'x' is not a number"));
   CHECK_THAT(program.refusal("--nonsense"), Contains("unknown argument --nonsense"));
+  for (const char* option : {"--preset gpt2", "--grams @x", "--activations @", "--pattern a.*:b"})
+    CHECK_THAT(
+        program.refusal(std::string("@model.bin --calibration @tokens.u16 --out @a.safetensors ") + option),
+        Contains("has no meaning"));
   CHECK(program.run("--help"));
   CHECK_THAT(program.log(), Contains("--calibration FILE, --evaluation FILE"));
   if (!std::filesystem::exists("/dev/full")) return;
