@@ -29,7 +29,7 @@
 #include "rotorlin/geopair/compressor.hpp"
 #include "rotorlin/geopair/matching.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
-#include "rotorlin/geopair/whitening.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 #include "support/dense.hpp"
 #include "support/machine.hpp"

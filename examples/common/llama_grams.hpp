@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/llama.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 
 namespace examples {
 

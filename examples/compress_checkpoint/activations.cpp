@@ -14,7 +14,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/io/safetensors.hpp"
 
 namespace examples {

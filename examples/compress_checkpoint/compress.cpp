@@ -15,6 +15,7 @@
 #include "grams.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/compressor.hpp"
+#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "size_report.hpp"
 
 namespace examples {

@@ -5,7 +5,7 @@
 
 #include "rotorlin/exponential/exp.hpp"
 #include "rotorlin/exponential/log.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/serialization.hpp"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "problems.hpp"
+#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "support/temporary_folder.hpp"
 
 using Catch::Contains;
@@ -334,9 +335,11 @@ TEST_CASE("Difficult layers give right results", "[geopair][compressor]") {
     Matrix skewed = gram, indefinite = gram;
     skewed(0, 1) += 1;
     indefinite(5, 5) = -2;
-    const std::pair<Matrix, Matrix> cases[] = {{weight, skewed},        {weight, indefinite},
-                                               {weight, -gram},         {weight, Matrix::Zero(16, 16)},
-                                               {weight, 1e-310 * gram}, {1e200 * weight, gram}};
+    const std::pair<Matrix, Matrix> cases[] = {{weight, skewed},
+                                               {weight, indefinite},
+                                               {weight, -gram},
+                                               {weight, 1e-310 * gram},
+                                               {1e200 * weight, gram}};
     for (const auto& [w, g] : cases) {
       Model hostile;
       hostile.add("hostile", w, g);
@@ -407,8 +410,6 @@ TEST_CASE("What can't be compressed is refused by name", "[geopair][compressor]"
   compressor.add_layer("other width", random_matrix(4, 7, 1), random_gram(7, 10, 2));
   options.groups = {{"good", "other width"}};
   CHECK_THROWS_WITH(compressor.compress(options), Contains("'other width'") && Contains("'good'"));
-  compressor.add_layer("silent", weight, Matrix::Zero(6, 6));
-  CHECK_THROWS_WITH(compressor.compress(), Contains("'silent'") && Contains("trace"));
 
   GeoPairCompressor lazy;
   const auto loaded = lazy.add_gram(6, [&] { return gram; });
@@ -448,4 +449,32 @@ TEST_CASE("The type of a layer is its name without its number", "[geopair][compr
   CHECK(type_of("7") == "#");
   CHECK(type_of("layer10.w1") == "layer#.w1");
   CHECK(type_of("head") == "head");
+}
+
+TEST_CASE("A layer that no activation reached is compressed as a weight, and the report says so",
+          "[geopair][compressor]") {
+  for (const CompressionMethod method :
+       {CompressionMethod::plain_svd, CompressionMethod::svd_llm, CompressionMethod::basis_sharing,
+        CompressionMethod::sparse_single, CompressionMethod::geopair_dense,
+        CompressionMethod::geopair_sparse}) {
+    CAPTURE(static_cast<int>(method));
+    for (const auto side : {rotorlin::DictionarySide::input, rotorlin::DictionarySide::output}) {
+      const Matrix heard = random_matrix(12, 12, 1), unheard = random_matrix(12, 12, 2);
+      GeoPairCompressor compressor;
+      compressor.add_layer("heard", heard, random_gram(12, 100, 3), {.side = side});
+      compressor.add_layer("zeros", unheard, Matrix::Zero(12, 12), {.side = side});
+      compressor.add_layer("never", unheard, compressor.add_gram(rotorlin::GramAccumulator(12)),
+                           {.side = side});
+      const CompressionResult result = compressor.compress({.ratio = 0.3, .method = method});
+      CHECK(result.layer_reports[0].calibrated);
+      for (const std::size_t i : {1u, 2u}) {
+        const rotorlin::LayerReport& report = result.layer_reports[i];
+        CHECK_FALSE(report.calibrated);
+        CHECK(report.eta == 0);
+        const Matrix missing = unheard - result.layers[i].layer.to_dense().cast<double>();
+        CHECK(report.relative_error == Approx(missing.norm() / unheard.norm()));
+        CHECK(report.relative_error < 0.8);
+      }
+    }
+  }
 }

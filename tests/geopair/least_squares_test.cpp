@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
 
 #include <Eigen/SVD>
 #include <catch2/catch.hpp>
@@ -7,8 +7,8 @@
 
 #include "problems.hpp"
 #include "rotorlin/geopair/gauge.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
 #include "rotorlin/geopair/refit.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 
 using rotorlin::LeastSquares;
 using test::Index;

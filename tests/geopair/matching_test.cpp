@@ -214,15 +214,22 @@ TEST_CASE("Sizes keep to the budget and waste less than one more atom", "[geopai
          {std::pair<Index, Index>{64, 64}, {64, 1000}, {1000, 64}, {1, 1}, {2048, 4096}}) {
       CAPTURE(ratio, d, n);
       const double budget = (1 - ratio) * static_cast<double>(4 * d * n) * (1 + 1e-12);
+      const auto dense_bytes = [outputs = n, inputs = d](Index rank, bool identity) {
+        return static_cast<double>(4 * rank * (inputs + outputs - (identity ? rank : 0)));
+      };
+      const auto sparse_bytes = [outputs = n, inputs = d](Index rank, Index nonzeros) {
+        return static_cast<double>(4 * (inputs * rank + nonzeros * outputs)) +
+               static_cast<double>(rank * outputs) / 8;
+      };
       for (const bool identity : {false, true}) {
         const Index r = rotorlin::dense_rank(d, n, ratio, identity);
-        CHECK(rotorlin::dense_bytes(d, n, r, identity) <= budget);
-        if (!identity || r < std::min(d, n)) CHECK(rotorlin::dense_bytes(d, n, r + 1, identity) > budget);
+        CHECK(dense_bytes(r, identity) <= budget);
+        if (!identity || r < std::min(d, n)) CHECK(dense_bytes(r + 1, identity) > budget);
       }
       const auto [r, k] = rotorlin::sparse_size(d, n, ratio);
       CHECK(k <= r);
-      CHECK(rotorlin::sparse_bytes(d, n, r, k * n) <= budget);
-      if (r > 2) CHECK(rotorlin::sparse_bytes(d, n, r, (k + 1) * n) > budget);
+      CHECK(sparse_bytes(r, k) <= budget);
+      if (r > 2) CHECK(sparse_bytes(r, k + 1) > budget);
     }
   }
   CHECK(rotorlin::dense_rank(64, 64, 0, true) == 64);

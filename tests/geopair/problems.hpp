@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 #include <Eigen/QR>
 #include <cmath>
+#include <vector>
 
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
@@ -36,6 +37,12 @@ inline Matrix random_gram(Index d, double condition, std::uint64_t seed) {
 
 inline double relative(const Matrix& difference, const Matrix& scale) {
   return difference.norm() / scale.norm();
+}
+
+inline std::vector<const Matrix*> pointers(const std::vector<Matrix>& matrices) {
+  std::vector<const Matrix*> result;
+  for (const Matrix& each : matrices) result.push_back(&each);
+  return result;
 }
 
 }  // namespace test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "problems.hpp"
-#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
 
 using rotorlin::hard_thresholding_pursuit;
 using rotorlin::PursuitOptions;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "problems.hpp"
-#include "rotorlin/geopair/whitening.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 using rotorlin::JointDiagonalization;
 using test::Index;

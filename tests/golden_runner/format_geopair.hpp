@@ -12,12 +12,12 @@
 
 #include "report.hpp"
 #include "rotorlin/geopair/accounting.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/geopair/matching.hpp"
 #include "rotorlin/geopair/pairing.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
-#include "rotorlin/geopair/whitening.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 namespace golden::geopair {
 
@@ -299,7 +299,7 @@ inline void check_accounting(const json& file, Report& report) {
                          mask16 = rotorlin::sparse_size(d, n, ratio, ks, 16),
                          no_index = rotorlin::sparse_size(d, n, ratio, ks, 32, false);
     expect("dense_r", r);
-    expect("dense_bytes_fp32", static_cast<Index>(rotorlin::dense_bytes(d, n, r)));
+    expect("dense_bytes_fp32", 4 * r * (d + n));
     expect("dense_identity_r", rotorlin::dense_rank(d, n, ratio, true));
     expect("sparse_r_mask32", mask32.rank);
     expect("sparse_k_mask32", mask32.nonzeros);
@@ -308,7 +308,8 @@ inline void check_accounting(const json& file, Report& report) {
     expect("sparse_r_noindex", no_index.rank);
     expect("sparse_k_noindex", no_index.nonzeros);
     if (row.contains("sparse_kept_fraction_mask32")) {
-      const double bytes = rotorlin::sparse_bytes(d, n, mask32.rank, mask32.nonzeros * n);
+      const double bytes = static_cast<double>(4 * (d * mask32.rank + mask32.nonzeros * n)) +
+                           static_cast<double>(mask32.rank * n) / 8;
       report.compare("sparse_kept_fraction_mask32", bytes / (4 * static_cast<double>(d * n)),
                      row["sparse_kept_fraction_mask32"].get<double>(), 1e-12);
     }

@@ -14,7 +14,7 @@
 #include "common/llama.hpp"
 #include "common/tokenizer.hpp"
 #include "report.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 
 namespace golden::llama {
 

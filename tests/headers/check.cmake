@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The rules for headers that no compiler checks: rotorlin.hpp includes all of them, each names its licence and
 # guards itself, and a header includes only headers of its own room or of rooms above it in this list.
-set(rooms core io algebra exponential sandwich layers training geopair)
+set(rooms core linalg io algebra exponential sandwich layers training geopair)
 
 file(READ ${include}/rotorlin/rotorlin.hpp everything)
 file(GLOB_RECURSE headers RELATIVE ${include} ${include}/*.hpp)

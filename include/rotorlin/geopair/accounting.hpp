@@ -69,16 +69,4 @@ inline DictionarySize sparse_size(Index d, Index outputs, double ratio, double k
   return nonzeros < 1 ? DictionarySize{} : DictionarySize{rank, nonzeros};
 }
 
-/// Bytes of a dense dictionary of rank r for N outputs, of values of `value_bits`.
-inline double dense_bytes(Index d, Index outputs, Index rank, bool identity_rows = false,
-                          int value_bits = 32) {
-  const Index values = rank * (d + outputs - (identity_rows ? rank : 0));
-  return static_cast<double>(values) * value_bits / 8;
-}
-
-/// Bytes of a sparse dictionary: d r values, `nonzeros` values in all, and r N bits of masks.
-inline double sparse_bytes(Index d, Index outputs, Index rank, Index nonzeros, int value_bits = 32) {
-  return (static_cast<double>(d * rank + nonzeros) * value_bits + static_cast<double>(rank * outputs)) / 8;
-}
-
 }  // namespace rotorlin

@@ -7,15 +7,14 @@
 /// an exact decomposition of the whitened weights one above the other.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/layer_group.hpp"
-#include "rotorlin/geopair/whitening.hpp"
-#include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/linalg/leading_vectors.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 namespace rotorlin {
 
@@ -42,25 +41,26 @@ SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening m
   std::vector<double> scales;  // of the columns of every term
   Matrix<double> factor = Matrix<double>::Zero(d, d);
   for (const GramTerm& term : group.terms()) {
-    const double trace = mean == MeanWhitening::normalized ? term.factor.squaredNorm() : 1;
-    factor.selfadjointView<Eigen::Upper>().rankUpdate(term.factor.transpose(), 1 / trace);
+    const double trace = mean == MeanWhitening::normalized ? linalg::squared_norm<double>(term.factor) : 1;
+    linalg::syrk_lower<double>(1 / trace, term.factor, linalg::Op::transposed, factor);
     scales.push_back(std::sqrt(trace));
   }
-  factor.triangularView<Eigen::StrictlyLower>() = factor.transpose();
+  linalg::mirror_lower<double>(factor);
   factor = whiten(factor, 0).factor;
 
   Matrix<double> whitened(d, n);
   Index first = 0;
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const Index columns = group.terms()[i].whitened.cols();
-    whitened.middleCols(first, columns) =
-        factor.triangularView<Eigen::Upper>() * (scales[i] * group.terms()[i].weights(0, columns));
+    Matrix<double> weights = group.terms()[i].weights(0, columns);
+    linalg::scale<double>(scales[i], weights);
+    whitened.middleCols(first, columns) = linalg::upper_product<double>(factor, linalg::Op::plain, weights);
     first += columns;
   }
-  const Matrix<double> left = detail::leading_left_vectors<double>(whitened, rank);
+  const Matrix<double> left = linalg::leading_left_vectors<double>(whitened, rank);
   const Index spanned = left.cols();
   SharedFactors result{Matrix<double>(d, rank), {}};
-  result.dictionary.leftCols(spanned) = factor.triangularView<Eigen::Upper>().solve(left);
+  result.dictionary.leftCols(spanned) = linalg::upper_solution<double>(factor, linalg::Op::plain, left);
   for (Index j = spanned; j < rank; ++j) {
     Index column = (j - spanned) * n / (rank - spanned);
     std::size_t i = 0;
@@ -71,8 +71,8 @@ SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening m
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const Index columns = group.terms()[i].whitened.cols();
     result.coefficients.push_back(Matrix<double>::Zero(rank, columns));
-    result.coefficients[i].topRows(spanned) =
-        left.transpose() * whitened.middleCols(first, columns) / scales[i];
+    linalg::gemm<double>(1 / scales[i], left, linalg::Op::transposed, whitened.middleCols(first, columns),
+                         linalg::Op::plain, 0, result.coefficients[i].topRows(spanned));
     first += columns;
   }
   return result;
@@ -83,7 +83,7 @@ SharedFactors basis_sharing(const LayerGroup& group, Index rank, MeanWhitening m
 /// W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or rank outside 1 ... min(n, sum_i
 /// d_i).
 template <class = void>
-SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
+SharedFactors output_sharing(const std::vector<const Matrix<double>*>& factors,
                              const std::vector<Matrix<double>>& weights, Index rank) {
   constexpr const char* who = "output_sharing";
   if (weights.empty() || factors.size() != weights.size()) {
@@ -93,9 +93,9 @@ SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
   const Index n = weights[0].cols();
   Index rows = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].cols() != n || factors[i].rows() != weights[i].rows() ||
-        factors[i].cols() != weights[i].rows()) {
-      detail::throw_invalid(who, ": factor ", i, " is ", detail::shape(factors[i]), " and its weight ",
+    if (weights[i].cols() != n || factors[i]->rows() != weights[i].rows() ||
+        factors[i]->cols() != weights[i].rows()) {
+      detail::throw_invalid(who, ": factor ", i, " is ", detail::shape(*factors[i]), " and its weight ",
                             detail::shape(weights[i]), ", expected d x d and d x ", n);
     }
     rows += weights[i].rows();
@@ -107,13 +107,15 @@ SharedFactors output_sharing(const std::vector<Matrix<double>>& factors,
   Matrix<double> stack(n, rows);  // transposed
   Index first = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const Matrix<double> whitened = factors[i].triangularView<Eigen::Upper>() * weights[i];
-    stack.middleCols(first, whitened.rows()) = whitened.transpose();
+    const Matrix<double> whitened = linalg::upper_product<double>(*factors[i], linalg::Op::plain, weights[i]);
+    stack.middleCols(first, whitened.rows()) = linalg::transposed<double>(whitened);
     first += whitened.rows();
   }
-  const Matrix<double> right = detail::leading_left_vectors<double>(stack, rank);
-  SharedFactors result{right.transpose(), {}};
-  for (const Matrix<double>& weight : weights) result.coefficients.push_back(weight * right);
+  const Matrix<double> right = linalg::leading_left_vectors<double>(stack, rank);
+  SharedFactors result{linalg::transposed<double>(right), {}};
+  for (const Matrix<double>& weight : weights) {
+    result.coefficients.push_back(linalg::product<double>(weight, right));
+  }
   return result;
 }
 

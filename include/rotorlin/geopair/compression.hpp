@@ -10,43 +10,12 @@
 
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/accounting.hpp"
+#include "rotorlin/geopair/method.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
-#include "rotorlin/geopair/whitening.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 namespace rotorlin {
-
-/// The first four are baselines as they were published:
-/// - plain_svd: each weight by itself, no activations;
-/// - svd_llm: each by itself, whitened (Wang et al. 2024, SVD-LLM);
-/// - basis_sharing: groups with the mean whitening (Wang et al. 2024, Basis Sharing);
-/// - sparse_single: a dictionary with sparse coefficients a layer (as CoSpaDi, Shopkhoev et al. 2025);
-/// - geopair_dense, geopair_sparse: a dictionary a group, every layer whitened by its own activations.
-enum class CompressionMethod {
-  plain_svd,
-  svd_llm,
-  basis_sharing,
-  sparse_single,
-  geopair_dense,
-  geopair_sparse
-};
-
-/// How groups are found; see pairing.hpp.
-/// - adjacent: neighbours in the order of addition;
-/// - distance, gain: by those measures between layers, an optimal matching for pairs;
-/// - automatic: geopair_sparse makes wide groups of neighbours, up to 64 outputs for every feature shared;
-///   geopair_dense pairs by gain across types; basis_sharing takes neighbours of a type.
-enum class Pairing { automatic, adjacent, distance, gain };
-
-/// plain: by output energy, as published; relative: every layer counts by its relative error, so that no loud
-/// layer starves a quiet one.
-enum class LayerWeighting { plain, relative };
-
-/// uniform: every group keeps the same part of its bytes. global: bytes go to where they lower the sum of
-/// weighted errors most, see allocation.hpp; every group is compressed briefly at several sizes to learn
-/// that.
-enum class BudgetAllocation { uniform, global };
 
 struct CompressionProgress {
   std::string stage;    ///< "grouping", "allocation", "compression"
@@ -94,6 +63,9 @@ struct LayerReport {
   double relative_error;  ///< |(W - W') x| / |W x| over the calibration samples, of what is stored
   double eta;             ///< the relative ridge in use: grown where the Gram matrix is singular
   double bytes;           ///< of the coefficients
+  /// false: its Gram matrix is zero, no activation reached it; the metric is that of the weights, and the
+  /// error |W - W'| / |W|
+  bool calibrated = true;
 };
 
 struct GroupReport {
@@ -136,9 +108,10 @@ struct CompressionResult {
     detail::throw_invalid("CompressionResult: no layer '", name, "' among ", layers.size());
   }
   double kept_fraction() const { return dense_bytes > 0 ? bytes / dense_bytes : 1; }
-  /// Reads back with load_shared_layers<float>(path).
-  template <class = void>
-  void save(const std::filesystem::path& path) const {
+  /// Reads back with load_shared_layers<float>(path). Needs layers/shared_dictionary_file.hpp, which
+  /// rotorlin.hpp includes.
+  template <class Path>
+  void save(const Path& path) const {
     save_shared_layers(layers, path);
   }
 };

@@ -16,7 +16,6 @@
 /// where they are needed, group by group (several times, and from several threads).
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -36,9 +35,10 @@
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/allocation.hpp"
 #include "rotorlin/geopair/compression.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
 #include "rotorlin/geopair/group_compression.hpp"
 #include "rotorlin/geopair/layer_grouping.hpp"
+#include "rotorlin/geopair/method.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 
 namespace rotorlin {
 
@@ -52,8 +52,8 @@ class GeoPairCompressor {
   };
 
   /// E[x x^T], in x in, of the activations x that one or several layers read (GramAccumulator::gram). It may
-  /// be singular: see CompressorOptions::eta. \throws std::invalid_argument when it is not square,
-  /// std::domain_error on NaN or Inf.
+  /// be singular: see CompressorOptions::eta. Zero: see below. \throws std::invalid_argument when it is not
+  /// square, std::domain_error on NaN or Inf.
   GramHandle add_gram(Matrix<double> gram) {
     if (gram.rows() == 0 || gram.rows() != gram.cols()) {
       detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(gram), ", expected in x in");
@@ -65,6 +65,15 @@ class GeoPairCompressor {
     const Index features = gram.rows();
     return add_gram(features,
                     [kept = std::make_shared<const Matrix<double>>(std::move(gram))] { return *kept; });
+  }
+  /// The same from activations as they were gathered. Where there were none (an expert that was never
+  /// chosen), or nothing but zeros, the layers that read them are compressed as weights, as by plain_svd: see
+  /// LayerReport::calibrated. \throws as GramAccumulator::gram.
+  template <class = void>
+  GramHandle add_gram(const GramAccumulator& seen) {
+    const Index features = seen.features();
+    return add_gram(seen.count() > 0 ? seen.gram()
+                                     : Matrix<double>(Matrix<double>::Zero(features, features)));
   }
   /// The same, loaded where it is needed. \throws std::invalid_argument on an empty function.
   GramHandle add_gram(Index features, std::function<Matrix<double>()> load) {
@@ -189,9 +198,9 @@ class GeoPairCompressor {
     return result;
   }
 
-  /// All of it. \throws as plan; std::invalid_argument where a Gram matrix is zero or not positive
-  /// semidefinite, or where not even one atom fits the ratio; std::domain_error where what was loaded, or
-  /// what came of it, is not finite. All name the layer or the group.
+  /// All of it. \throws as plan; std::invalid_argument where a Gram matrix is not positive semidefinite, or
+  /// where not even one atom fits the ratio; std::domain_error where what was loaded, or what came of it, is
+  /// not finite. All name the layer or the group.
   template <class = void>
   CompressionResult compress(const CompressorOptions& options = {}) const {
     const std::vector<PlannedGroup> groups = plan(options);
@@ -309,7 +318,7 @@ class GeoPairCompressor {
     stage.begin(costs);
     std::vector<DamageCurve> curves(groups.size());
     std::vector<double> dense(groups.size());
-    const int iterations = std::min(options.iterations, detail::is_sparse(options.method) ? 6 : 2);
+    const int iterations = std::min(options.iterations, traits_of(options.method).sparse ? 6 : 2);
     detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
       const auto problem = this->problem(groups[g], options);
       dense[g] = problem.dense_bytes();

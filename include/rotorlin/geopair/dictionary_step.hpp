@@ -6,17 +6,16 @@
 /// coefficient uses stays as it is.
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/layer_group.hpp"
-#include "rotorlin/geopair/least_squares.hpp"
 #include "rotorlin/geopair/sylvester.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
 
 namespace rotorlin {
 
@@ -47,21 +46,23 @@ class DictionaryStep {
                             const std::vector<Matrix<double>>& residuals, double* decrease = nullptr) const {
     if (decrease != nullptr) *decrease = std::numeric_limits<double>::quiet_NaN();
     if (terms().size() == 1) {
-      const Matrix<double> seen =
-          LeastSquares(coefficients[0].transpose()).solve(residuals[0].transpose()).transpose();
-      return terms()[0].factor.triangularView<Eigen::Upper>().solve(seen);
+      const LeastSquares fit(linalg::transposed<double>(coefficients[0]));
+      return linalg::upper_solution<double>(
+          terms()[0].factor, linalg::Op::plain,
+          linalg::transposed<double>(fit.solve(linalg::transposed<double>(residuals[0]))));
     }
     Matrix<double> s = Matrix<double>::Zero(group_.inputs(), coefficients[0].rows());
     for (std::size_t i = 0; i < terms().size(); ++i) {
-      s += terms()[i].factor.transpose().triangularView<Eigen::Lower>() *
-           (residuals[i] * coefficients[i].transpose()).eval();
+      s += linalg::upper_product<double>(terms()[i].factor, linalg::Op::transposed,
+                                         linalg::product_nt<double>(residuals[i], coefficients[i]));
     }
     const Matrix<double> x =
         !pencil_ ? gradients_->solve(coefficients, s, gradient_steps_, tolerance_)
-                 : solve_sylvester(
-                       *pencil_,
-                       JointDiagonalization(coefficients[0].transpose(), coefficients[1].transpose()), s);
-    if (decrease != nullptr) *decrease = s.cwiseProduct(x).sum();
+                 : solve_sylvester(*pencil_,
+                                   JointDiagonalization(linalg::transposed<double>(coefficients[0]),
+                                                        linalg::transposed<double>(coefficients[1])),
+                                   s);
+    if (decrease != nullptr) *decrease = linalg::inner<double>(s, x);
     return x;
   }
 

@@ -5,13 +5,16 @@
 /// the other rows of D T are (R_1^-1 R_2)^T and T^-1 = (Q R_1)^T, the chosen rows of D.
 #pragma once
 
-#include <Eigen/Core>
-#include <Eigen/QR>
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/qr.hpp"
+#include "rotorlin/linalg/triangular.hpp"
 
 namespace rotorlin {
 
@@ -29,24 +32,23 @@ IdentityGauge identity_gauge(const ConstMatrixRef<double>& dictionary) {
   if (dictionary.size() == 0) detail::throw_invalid(who, ": the dictionary is ", detail::shape(dictionary));
   if (!detail::all_finite(dictionary))
     detail::throw_domain(who, ": the dictionary has NaN or infinite entries");
-  const Eigen::ColPivHouseholderQR<Matrix<double>> qr(dictionary.transpose());
-  const Index d = dictionary.rows(), q = qr.rank();
+  const Index d = dictionary.rows(), r = dictionary.cols();
+  const double threshold = std::numeric_limits<double>::epsilon() * static_cast<double>(std::min(d, r));
+  const linalg::PivotedQr<double> qr(linalg::transposed<double>(dictionary), threshold);
+  const Index q = qr.rank();
   if (q == 0) detail::throw_invalid(who, ": the dictionary is zero");
-  const auto& order = qr.colsPermutation().indices();
-  Matrix<double> others(q, d - q);
-  if (q < d) {
-    others = qr.matrixR().topLeftCorner(q, q).triangularView<Eigen::Upper>().solve(
-        qr.matrixR().topRightCorner(q, d - q));
-  }
+  Matrix<double> others = qr.packed().topRightCorner(q, d - q);
+  linalg::solve_upper<double>(qr.packed().topLeftCorner(q, q), linalg::Op::plain, others);
 
-  IdentityGauge gauge{std::vector<Index>(order.data(), order.data() + q), Matrix<double>::Zero(d, q),
-                      Matrix<double>(q, dictionary.cols())};
+  IdentityGauge gauge{std::vector<Index>(qr.order().begin(), qr.order().begin() + q),
+                      Matrix<double>::Zero(d, q), Matrix<double>(q, r)};
   for (Index i = 0; i < d; ++i) {
+    const Index row = qr.order()[static_cast<std::size_t>(i)];
     if (i < q) {
-      gauge.dictionary(order[i], i) = 1;
-      gauge.transform.row(i) = dictionary.row(order[i]);
+      gauge.dictionary(row, i) = 1;
+      for (Index j = 0; j < r; ++j) gauge.transform(i, j) = dictionary(row, j);
     } else {
-      gauge.dictionary.row(order[i]) = others.col(i - q).transpose();
+      for (Index j = 0; j < q; ++j) gauge.dictionary(row, j) = others(j, i - q);
     }
   }
   return gauge;

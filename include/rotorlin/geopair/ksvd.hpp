@@ -10,7 +10,6 @@
 /// then their coefficients one after another, which makes matrix products of it.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <vector>
 
@@ -36,21 +35,23 @@ void ksvd_sweep(const LayerGroup& group, const DictionaryStep& step, Matrix<doub
     const Matrix<double> move = step.correction(c, residuals);
     dictionary.middleCols(first, atoms) += move;
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      const auto factor = terms[i].factor.triangularView<Eigen::Upper>();
-      residuals[i].noalias() -= (factor * move) * c[i];
-      const Matrix<double> seen = factor * dictionary.middleCols(first, atoms);
-      const Matrix<double> gram = seen.transpose() * seen;
-      Matrix<double> slope = seen.transpose() * residuals[i],
+      const Matrix<double>& factor = terms[i].factor;
+      constexpr linalg::Op plain = linalg::Op::plain;
+      linalg::add_product<double>(-1, linalg::upper_product<double>(factor, plain, move), c[i], residuals[i]);
+      const Matrix<double> seen =
+          linalg::upper_product<double>(factor, plain, dictionary.middleCols(first, atoms));
+      const Matrix<double> gram = linalg::symmetric_product<double>(seen, linalg::Op::transposed);
+      Matrix<double> slope = linalg::product_tn<double>(seen, residuals[i]),
                      change = Matrix<double>::Zero(atoms, c[i].cols());
       for (Index j = 0; j < change.cols(); ++j) {
         for (Index a = 0; a < atoms; ++a) {
           if (c[i](a, j) == 0 || !(gram(a, a) > 0)) continue;
           change(a, j) = slope(a, j) / gram(a, a);
-          slope.col(j) -= change(a, j) * gram.col(a);
+          linalg::axpy<double>(atoms, -change(a, j), gram.data() + a * atoms, slope.data() + j * atoms);
         }
       }
       coefficients[i].middleRows(first, atoms) += change;
-      residuals[i].noalias() -= seen * change;
+      linalg::add_product<double>(-1, seen, change, residuals[i]);
     }
   }
 }

@@ -14,7 +14,6 @@
 /// term. The weight of a layer only scales its columns by sqrt(w_i), in W_i and C_i alike.
 #pragma once
 
-#include <Eigen/Core>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -22,6 +21,9 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/products.hpp"
+#include "rotorlin/linalg/triangular.hpp"
 
 namespace rotorlin {
 
@@ -33,7 +35,7 @@ struct GramTerm {
   /// Columns of W.
   template <class = void>
   Matrix<double> weights(Index first, Index columns) const {
-    return factor.triangularView<Eigen::Upper>().solve(whitened.middleCols(first, columns));
+    return linalg::upper_solution<double>(factor, linalg::Op::plain, whitened.middleCols(first, columns));
   }
 };
 
@@ -54,11 +56,12 @@ class LayerGroup {
                             inputs_);
     }
     if (!detail::all_finite(factor)) detail::throw_domain(who, ": the factor has NaN or infinite entries");
-    if (!(factor.diagonal().minCoeff() > 0)) {
-      detail::throw_invalid(who, ": the factor has ", factor.diagonal().minCoeff(),
-                            " on its diagonal, expected > 0");
+    for (Index j = 0; j < inputs_; ++j) {
+      if (!(factor(j, j) > 0)) {
+        detail::throw_invalid(who, ": the factor has ", factor(j, j), " on its diagonal, expected > 0");
+      }
+      for (Index i = j + 1; i < inputs_; ++i) factor(i, j) = 0;
     }
-    factor.triangularView<Eigen::StrictlyLower>().setZero();
     terms_.push_back({std::move(factor), Matrix<double>(inputs_, 0)});
     return terms_.size() - 1;
   }
@@ -82,9 +85,10 @@ class LayerGroup {
     GramTerm& term = terms_[gram];
     const Index first = term.whitened.cols(), n = weight.rows();
     layers_.push_back({gram, first, n, std::sqrt(importance)});
+    Matrix<double> turned = linalg::transposed<double>(weight);
+    linalg::scale<double>(layers_.back().scale, turned);
     term.whitened.conservativeResize(inputs_, first + n);
-    term.whitened.rightCols(n) =
-        term.factor.triangularView<Eigen::Upper>() * (layers_.back().scale * weight.transpose());
+    term.whitened.rightCols(n) = linalg::upper_product<double>(term.factor, linalg::Op::plain, turned);
     return layers_.size() - 1;
   }
 
@@ -100,13 +104,15 @@ class LayerGroup {
   const std::vector<GramTerm>& terms() const { return terms_; }
 
   /// f(0): the weighted output energy of all layers, and of one layer.
+  template <class = void>
   double energy() const {
     double sum = 0;
-    for (const GramTerm& term : terms_) sum += term.whitened.squaredNorm();
+    for (const GramTerm& term : terms_) sum += linalg::squared_norm<double>(term.whitened);
     return sum;
   }
+  template <class = void>
   double energy(std::size_t layer) const {
-    return columns(terms_.at(layers_.at(layer).gram).whitened, layer).squaredNorm();
+    return linalg::squared_norm<double>(columns(terms_.at(layers_.at(layer).gram).whitened, layer));
   }
 
   /// L_i (W_i - D C_i) of every term, from D (d x r) and the coefficients of every term.
@@ -116,15 +122,17 @@ class LayerGroup {
     std::vector<Matrix<double>> result;
     for (std::size_t i = 0; i < terms_.size(); ++i) {
       result.push_back(terms_[i].whitened);
-      const Matrix<double> seen = terms_[i].factor.triangularView<Eigen::Upper>() * dictionary;
-      result[i].noalias() -= seen * coefficients[i];
+      linalg::add_product<double>(
+          -1, linalg::upper_product<double>(terms_[i].factor, linalg::Op::plain, dictionary), coefficients[i],
+          result[i]);
     }
     return result;
   }
   template <class = void>
   double objective(const Matrix<double>& dictionary, const std::vector<Matrix<double>>& coefficients) const {
     double sum = 0;
-    for (const Matrix<double>& residual : residuals(dictionary, coefficients)) sum += residual.squaredNorm();
+    for (const Matrix<double>& residual : residuals(dictionary, coefficients))
+      sum += linalg::squared_norm<double>(residual);
     return sum;
   }
 
@@ -135,10 +143,16 @@ class LayerGroup {
   /// The coefficients C_i (r x n_i) of one layer, from those of every term; free of the layer's weight.
   Matrix<double> layer_coefficients(const std::vector<Matrix<double>>& coefficients,
                                     std::size_t layer) const {
-    return columns(coefficients.at(layers_.at(layer).gram), layer) / layers_[layer].scale;
+    Matrix<double> own = columns(coefficients.at(layers_.at(layer).gram), layer);
+    const double scale = layers_[layer].scale;
+    for (Index j = 0; j < own.cols(); ++j) {
+      for (Index i = 0; i < own.rows(); ++i) own(i, j) /= scale;
+    }
+    return own;
   }
   /// The coefficients of every term, from those of every layer. \throws std::invalid_argument on other
   /// shapes.
+  template <class = void>
   std::vector<Matrix<double>> term_coefficients(const std::vector<Matrix<double>>& of_layers) const {
     std::vector<Matrix<double>> result;
     const Index r = of_layers.empty() ? 0 : of_layers[0].rows();
@@ -150,7 +164,9 @@ class LayerGroup {
         detail::throw_invalid("LayerGroup::term_coefficients: expected ", layers_.size(), " matrices of ", r,
                               " rows and as many columns as the layers have outputs");
       }
-      result[layer.gram].middleCols(layer.first, layer.outputs) = layer.scale * of_layers[i];
+      auto part = result[layer.gram].middleCols(layer.first, layer.outputs);
+      part = of_layers[i];
+      linalg::scale<double>(layer.scale, part);
     }
     return result;
   }
@@ -170,7 +186,7 @@ class LayerGroup {
 /// (D C)^T, out x in: the weight that D (d x r) and C (r x n) stand for, in the orientation of the layers.
 template <class = void>
 Matrix<double> reconstruct(const Matrix<double>& dictionary, const Matrix<double>& coefficients) {
-  return coefficients.transpose() * dictionary.transpose();
+  return linalg::transposed<double>(linalg::product<double>(dictionary, coefficients));
 }
 
 }  // namespace rotorlin

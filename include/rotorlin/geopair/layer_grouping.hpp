@@ -3,8 +3,8 @@
 /// Which layers of a model share a dictionary.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <functional>
 #include <map>
@@ -18,8 +18,10 @@
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/geopair/detail/sources.hpp"
 #include "rotorlin/geopair/group_compression.hpp"
 #include "rotorlin/geopair/grouping.hpp"
+#include "rotorlin/geopair/method.hpp"
 #include "rotorlin/geopair/pairing.hpp"
 
 namespace rotorlin::detail {
@@ -55,14 +57,18 @@ class LayerGrouping {
 
   LayerGrouping(const std::vector<LayerSource>& layers, const std::vector<GramSource>& grams,
                 const CompressorOptions& options, Advance advance)
-      : layers_(layers), grams_(grams), options_(options), advance_(std::move(advance)) {}
+      : layers_(layers),
+        grams_(grams),
+        options_(options),
+        traits_(traits_of(options.method)),
+        advance_(std::move(advance)) {}
 
   /// Groups of layer numbers, ascending within and by their first.
   std::vector<Members> solve() const {
     std::vector<Members> groups;
     if (!options_.groups.empty()) {
       groups = given();
-    } else if (is_single(options_.method) || options_.group_size == 1) {
+    } else if (!traits_.grouped || options_.group_size == 1) {
       for (std::size_t i = 0; i < layers_.size(); ++i) groups.push_back({i});
     } else {
       for (const Members& candidates : buckets()) {
@@ -76,16 +82,13 @@ class LayerGrouping {
 
  private:
   bool wide() const {
-    return options_.method == CompressionMethod::geopair_sparse && options_.pairing == Pairing::automatic &&
-           options_.group_size == 0;
+    return traits_.wide && options_.pairing == Pairing::automatic && options_.group_size == 0;
   }
   bool across_types() const {
-    return options_.across_types || wide() ||
-           (options_.method != CompressionMethod::basis_sharing && options_.pairing == Pairing::automatic);
+    return options_.across_types || (traits_.mixes_types && options_.pairing == Pairing::automatic);
   }
   Pairing pairing() const {
-    if (options_.pairing != Pairing::automatic) return options_.pairing;
-    return options_.method == CompressionMethod::basis_sharing ? Pairing::adjacent : Pairing::gain;
+    return options_.pairing != Pairing::automatic ? options_.pairing : traits_.pairing;
   }
 
   std::vector<Members> given() const {
@@ -139,8 +142,10 @@ class LayerGrouping {
       return chosen(candidates, adjacent_groups(static_cast<Index>(candidates.size()), size));
     Matrix<double> affinity = affinities(candidates);
     // Sparse coefficients gain more from company than the dense ones that are measured: none stays alone.
-    if (is_sparse(options_.method) && affinity.size() > 0) {
-      affinity.array() += 1 + static_cast<double>(affinity.rows()) * 2 * affinity.cwiseAbs().maxCoeff();
+    if (traits_.sparse && affinity.size() > 0) {
+      const double lift =
+          1 + static_cast<double>(affinity.rows()) * 2 * linalg::largest_magnitude<double>(affinity);
+      for (Index i = 0; i < affinity.size(); ++i) affinity.data()[i] += lift;
     }
     return chosen(candidates, group_by_affinity(affinity, size));
   }
@@ -224,10 +229,12 @@ class LayerGrouping {
   Matrix<double> whitened(std::size_t i) const {
     const LayerSource& layer = layers_[i];
     return blame("layer '" + layer.name + "'", [&]() -> Matrix<double> {
+      Matrix<double> a = linalg::transposed<double>(loaded_weight(layer));
       const Matrix<double> gram = loaded(grams_[layer.gram], layer.in, layer.in, "Gram matrix");
-      const Matrix<double> a =
-          whiten(gram, options_.eta).factor.triangularView<Eigen::Upper>() * loaded_weight(layer).transpose();
-      if (layer.options.side == DictionarySide::output) return a.transpose();
+      if (linalg::largest_magnitude<double>(gram) > 0) {
+        a = linalg::upper_product<double>(whiten(gram, options_.eta).factor, linalg::Op::plain, a);
+      }
+      if (layer.options.side == DictionarySide::output) return linalg::transposed<double>(a);
       return a;
     });
   }
@@ -235,6 +242,7 @@ class LayerGrouping {
   const std::vector<LayerSource>& layers_;
   const std::vector<GramSource>& grams_;
   const CompressorOptions& options_;
+  const MethodTraits& traits_;
   Advance advance_;
 };
 

@@ -122,6 +122,7 @@ void write_group(WireWriter& wire, const CompressedGroup& group) {
     wire.put(layer_report.name);
     for (const double value : {layer_report.relative_error, layer_report.eta, layer_report.bytes})
       wire.put(value);
+    wire.put(layer_report.calibrated);
     wire.put(layer.storage());
     wire.put(VectorX<float>(layer.bias()));
     if (layer.storage() == CoefficientStorage::dense) {
@@ -155,6 +156,7 @@ CompressedGroup read_group(WireReader& wire) {
     layer_report.name = wire.text();
     for (double* value : {&layer_report.relative_error, &layer_report.eta, &layer_report.bytes})
       *value = wire.get<double>();
+    layer_report.calibrated = wire.get<bool>();
     report.members.push_back(layer_report.name);
     group.layer_reports.push_back(std::move(layer_report));
     const auto storage = wire.get<CoefficientStorage>();

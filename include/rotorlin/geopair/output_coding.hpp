@@ -17,17 +17,17 @@
 /// increase. D for given C is an exact least squares, sum_i C_i^T G_i C_i D = sum_i C_i^T G_i W_i.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
-#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/basis_sharing.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
+#include "rotorlin/linalg/symmetric_eigen.hpp"
 
 namespace rotorlin {
 
@@ -36,8 +36,8 @@ namespace detail {
 template <class = void>
 class OutputAlternation : Descent {
  public:
-  OutputAlternation(const std::vector<Matrix<double>>& factors, const std::vector<Matrix<double>>& weights,
-                    const FactorizationOptions& options)
+  OutputAlternation(const std::vector<const Matrix<double>*>& factors,
+                    const std::vector<Matrix<double>>& weights, const FactorizationOptions& options)
       : Descent(options, {}), factors_(factors), weights_(weights) {
     Index rows = 0;
     for (const Matrix<double>& weight : weights) rows += weight.rows();
@@ -45,8 +45,7 @@ class OutputAlternation : Descent {
     d_.resize(options.rank, n);
     d_.topRows(spanned) = output_sharing(factors, weights, spanned).dictionary;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const auto factor = factors[i].triangularView<Eigen::Upper>();
-      grams_.push_back(factor.transpose() * Matrix<double>(factor));
+      grams_.push_back(linalg::symmetric_product<double>(*factors[i], linalg::Op::transposed));
       c_.push_back(Matrix<double>::Zero(weights[i].rows(), options.rank));
     }
     for (Index j = spanned; j < options.rank; ++j) {  // rows of W at equal distances
@@ -65,12 +64,17 @@ class OutputAlternation : Descent {
   }
 
  private:
-  Matrix<double> missing(std::size_t i) const { return weights_[i] - c_[i] * d_; }
+  Matrix<double> missing(std::size_t i) const {
+    Matrix<double> rest = weights_[i];
+    linalg::add_product<double>(-1, c_[i], d_, rest);
+    return rest;
+  }
 
   double measure() const {
     double objective = 0;
     for (std::size_t i = 0; i < c_.size(); ++i) {
-      objective += (factors_[i].triangularView<Eigen::Upper>() * missing(i)).eval().squaredNorm();
+      objective += linalg::squared_norm<double>(
+          linalg::upper_product<double>(*factors_[i], linalg::Op::plain, missing(i)));
     }
     return objective;
   }
@@ -80,50 +84,58 @@ class OutputAlternation : Descent {
     Matrix<double> left = Matrix<double>::Zero(d_.rows(), d_.rows()),
                    right = Matrix<double>::Zero(d_.rows(), d_.cols());
     for (std::size_t i = 0; i < c_.size(); ++i) {
-      const Matrix<double> image = grams_[i] * c_[i];
-      left.noalias() += c_[i].transpose() * image;
-      right.noalias() += image.transpose() * missing(i);
+      constexpr linalg::Op plain = linalg::Op::plain, turned = linalg::Op::transposed;
+      const Matrix<double> image = linalg::product<double>(grams_[i], c_[i]);
+      linalg::gemm<double>(1, c_[i], turned, image, plain, 1, left);
+      linalg::gemm<double>(1, image, turned, missing(i), plain, 1, right);
     }
-    const VectorX<double> lengths = left.diagonal().cwiseMax(0).cwiseSqrt();
-    const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
-    left = inverse.asDiagonal() * left * inverse.asDiagonal();
-    left.diagonal().array() = 1;
-    d_ += inverse.asDiagonal() * solve_normal_equations(left, inverse.asDiagonal() * right);
+    const VectorX<double> inverse = normalize_gram(left);
+    for (Index j = 0; j < left.cols(); ++j) left(j, j) = 1;
+    linalg::scale_rows<double>(inverse, right);
+    Matrix<double> move = solve_normal_equations(left, right);
+    linalg::scale_rows<double>(inverse, move);
+    d_ += move;
   }
 
   /// From the present coefficients, or from nothing.
   void code(bool warm) {
-    const Matrix<double> gram = d_ * d_.transpose();
-    const VectorX<double> lengths = gram.diagonal().cwiseSqrt();
-    const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
+    const Matrix<double> gram = linalg::symmetric_product<double>(d_, linalg::Op::plain);
+    Matrix<double> normalized = gram;
+    normalize_gram(normalized);
     PursuitOptions options = pursuit(warm);
-    options.largest_eigenvalue = largest_eigenvalue(inverse.asDiagonal() * gram * inverse.asDiagonal());
+    options.largest_eigenvalue = largest_eigenvalue(normalized);
     // rows of a block do not see what the others become; for large dictionaries their matrix products pay
     const Index most = d_.rows() > 128 ? 32 : 1;
     for (std::size_t i = 0; i < c_.size(); ++i) {
       const Matrix<double>& g = grams_[i];
-      Matrix<double> pull = missing(i).transpose() * g;  // n x d_i
+      Matrix<double> pull = linalg::product_tn<double>(missing(i), g);  // n x d_i
       for (Index first = 0; first < g.rows(); first += most) {
         const Index rows = std::min(most, g.rows() - first);
-        VectorX<double> scale = g.diagonal().segment(first, rows).cwiseInverse();
+        VectorX<double> scale(rows);
+        for (Index j = 0; j < rows; ++j) scale[j] = 1 / g(first + j, first + j);
         if (warm && rows > 1) {  // then G_jj is no bound: lambda_max G_jj is
-          const VectorX<double> root = scale.cwiseSqrt();
-          const Matrix<double> block =
-              root.asDiagonal() * g.block(first, first, rows, rows) * root.asDiagonal();
-          scale /= symmetric_eigen<double>(block).values[rows - 1];
+          Matrix<double> block = g.block(first, first, rows, rows);
+          normalize_gram(block);
+          scale /= linalg::symmetric_eigen<double>(std::move(block)).values[rows - 1];
         }
-        const Matrix<double> old = (c_[i].middleRows(first, rows) * d_).transpose();
-        const Matrix<double> targets = old + pull.middleCols(first, rows) * scale.asDiagonal();
-        const Matrix<double> start = c_[i].middleRows(first, rows).transpose();
-        const SparseCode code = hard_thresholding_pursuit(gram, d_ * targets, targets.colwise().squaredNorm(),
-                                                          options, warm ? &start : nullptr);
-        c_[i].middleRows(first, rows) = code.coefficients.transpose();
-        pull.noalias() += (old - d_.transpose() * code.coefficients) * g.middleRows(first, rows);
+        const Matrix<double> start = linalg::transposed<double>(c_[i].middleRows(first, rows));
+        const Matrix<double> old = linalg::product_tn<double>(d_, start);
+        Matrix<double> targets = pull.middleCols(first, rows);
+        linalg::scale_columns<double>(scale, targets);
+        targets += old;
+        const SparseCode code = hard_thresholding_pursuit(gram, linalg::product<double>(d_, targets),
+                                                          linalg::column_energies<double>(targets), options,
+                                                          warm ? &start : nullptr);
+        c_[i].middleRows(first, rows) = linalg::transposed<double>(code.coefficients);
+        Matrix<double> change = old;
+        linalg::gemm<double>(-1, d_, linalg::Op::transposed, code.coefficients, linalg::Op::plain, 1, change);
+        linalg::add_product<double>(1, change, g.middleRows(first, rows), pull);
       }
     }
   }
 
-  const std::vector<Matrix<double>>&factors_, &weights_;
+  const std::vector<const Matrix<double>*>& factors_;
+  const std::vector<Matrix<double>>& weights_;
   std::vector<Matrix<double>> grams_;
 };
 
@@ -133,7 +145,7 @@ class OutputAlternation : Descent {
 /// triangular; weights: W_i, d_i x n. \throws std::invalid_argument on no layers, other shapes, or unless 1
 /// <= nonzeros <= rank.
 template <class = void>
-SharedFactorization output_coding(const std::vector<Matrix<double>>& factors,
+SharedFactorization output_coding(const std::vector<const Matrix<double>*>& factors,
                                   const std::vector<Matrix<double>>& weights,
                                   const FactorizationOptions& options) {
   constexpr const char* who = "output_coding";

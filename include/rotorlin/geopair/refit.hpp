@@ -10,12 +10,10 @@
 /// step.
 #pragma once
 
-#include <Eigen/Core>
-
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/geopair/least_squares.hpp"
-#include "rotorlin/geopair/whitening.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 namespace rotorlin {
 
@@ -34,9 +32,11 @@ Matrix<double> refit_coefficients(const Matrix<double>& dictionary, const Matrix
   }
   if (!detail::all_finite(cross))
     detail::throw_domain(who, ": the cross-Gram matrix has NaN or infinite entries");
-  const auto factor = seen.factor.triangularView<Eigen::Upper>();
-  const Matrix<double> target = factor.transpose().solve(cross * weight + seen.ridge * weight);
-  return LeastSquares(factor * dictionary).solve(target);
+  Matrix<double> target = linalg::product<double>(cross, weight);
+  target += seen.ridge * weight;
+  linalg::solve_upper<double>(seen.factor, linalg::Op::transposed, target);
+  return LeastSquares(linalg::upper_product<double>(seen.factor, linalg::Op::plain, dictionary))
+      .solve(target);
 }
 
 }  // namespace rotorlin

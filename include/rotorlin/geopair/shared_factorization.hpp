@@ -9,7 +9,6 @@
 /// monotone.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -24,8 +23,8 @@
 #include "rotorlin/geopair/dictionary_step.hpp"
 #include "rotorlin/geopair/ksvd.hpp"
 #include "rotorlin/geopair/layer_group.hpp"
-#include "rotorlin/geopair/least_squares.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
 
 namespace rotorlin {
 
@@ -203,7 +202,7 @@ class Alternation : Descent {
   }
   double objective_of_residuals() const {
     double objective = 0;
-    for (const Matrix<double>& residual : residuals_) objective += residual.squaredNorm();
+    for (const Matrix<double>& residual : residuals_) objective += linalg::squared_norm<double>(residual);
     return objective;
   }
 
@@ -211,10 +210,10 @@ class Alternation : Descent {
     c_.clear();
     residuals_.clear();
     for (const GramTerm& term : group_.terms()) {
-      const Matrix<double> seen = term.factor.triangularView<Eigen::Upper>() * d_;
+      const Matrix<double> seen = linalg::upper_product<double>(term.factor, linalg::Op::plain, d_);
       c_.push_back(LeastSquares(seen).solve(term.whitened));
       residuals_.push_back(term.whitened);
-      residuals_.back().noalias() -= seen * c_.back();
+      linalg::add_product<double>(-1, seen, c_.back(), residuals_.back());
     }
   }
 
@@ -223,10 +222,11 @@ class Alternation : Descent {
     std::vector<VectorX<double>> errors;
     for (std::size_t i = 0; i < group_.terms().size(); ++i) {
       const GramTerm& term = group_.terms()[i];
-      const Matrix<double> seen = term.factor.triangularView<Eigen::Upper>() * d_;
-      SparseCode code = hard_thresholding_pursuit(seen.transpose() * seen, seen.transpose() * term.whitened,
-                                                  term.whitened.colwise().squaredNorm(), pursuit(warm),
-                                                  warm ? &c_[i] : nullptr);
+      const Matrix<double> seen = linalg::upper_product<double>(term.factor, linalg::Op::plain, d_);
+      SparseCode code = hard_thresholding_pursuit(
+          linalg::symmetric_product<double>(seen, linalg::Op::transposed),
+          linalg::product_tn<double>(seen, term.whitened), linalg::column_energies<double>(term.whitened),
+          pursuit(warm), warm ? &c_[i] : nullptr);
       coded.push_back(std::move(code.coefficients));
       errors.push_back(std::move(code.errors));
     }
@@ -237,23 +237,29 @@ class Alternation : Descent {
   /// Atoms that no column uses become the worst-represented columns, one each.
   void replace_unused(std::vector<VectorX<double>>& errors) {
     for (Index atom = 0; atom < d_.cols(); ++atom) {
-      if (std::any_of(c_.begin(), c_.end(),
-                      [&](const Matrix<double>& c) { return (c.row(atom).array() != 0).any(); }))
-        continue;
+      if (std::any_of(c_.begin(), c_.end(), [&](const Matrix<double>& c) { return uses(c, atom); })) continue;
       std::size_t worst = 0;
       Index column = 0;
       double error = 0;
       for (std::size_t i = 0; i < errors.size(); ++i) {
-        Index j = 0;
-        if (errors[i].size() == 0 || errors[i].maxCoeff(&j) <= error) continue;
-        error = errors[i][j];
-        worst = i;
-        column = j;
+        for (Index j = 0; j < errors[i].size(); ++j) {
+          if (errors[i][j] <= error) continue;
+          error = errors[i][j];
+          worst = i;
+          column = j;
+        }
       }
       if (error <= 0) return;
       errors[worst][column] = 0;
       d_.col(atom) = group_.terms()[worst].weights(column, 1);
     }
+  }
+
+  static bool uses(const Matrix<double>& c, Index atom) {
+    for (Index j = 0; j < c.cols(); ++j) {
+      if (c(atom, j) != 0) return true;
+    }
+    return false;
   }
 
   const LayerGroup& group_;
@@ -273,14 +279,18 @@ class DensePair : Descent {
       : Descent(options, Matrix<double>::Zero(start.rows(), start.cols())), pencil_(pencil) {
     energy_ = group.energy();
     for (std::size_t i = 0; i < 2; ++i) {
-      const auto factor = group.terms()[i].factor.triangularView<Eigen::Upper>();
-      const VectorX<double> scale = (i == 0 ? pencil.first() : pencil.second()).cwiseSqrt();
-      const Matrix<double> u = (factor * pencil.transform()) *
-                               (scale.array() > 0).select(scale.cwiseInverse(), 0).matrix().asDiagonal();
-      seen_.push_back(u.transpose() * group.terms()[i].whitened);
+      const Matrix<double>& factor = group.terms()[i].factor;
+      constexpr linalg::Op plain = linalg::Op::plain;
+      const VectorX<double> scale = linalg::positive_roots<double>(i == 0 ? pencil.first() : pencil.second());
+      Matrix<double> u = linalg::upper_product<double>(factor, plain, pencil.transform());
+      linalg::scale_columns<double>(linalg::positive_inverses<double>(scale), u);
+      seen_.push_back(linalg::product_tn<double>(u, group.terms()[i].whitened));
       scales_.push_back(scale);
       // P^-1 = P^T sum_i G_i / |L_i|^2, since the sum of these diagonals is one
-      d_ += scale.asDiagonal() * (u.transpose() * (factor * start)) / group.terms()[i].factor.squaredNorm();
+      Matrix<double> part =
+          linalg::product_tn<double>(u, linalg::upper_product<double>(factor, plain, start));
+      linalg::scale_rows<double>(scale, part);
+      linalg::axpy<double>(d_.size(), 1 / linalg::squared_norm<double>(factor), part.data(), d_.data());
     }
   }
 
@@ -295,7 +305,7 @@ class DensePair : Descent {
       record(HalfStep::coefficients, next);
       if (finished(iteration, last.objective)) break;
     }
-    d_ = pencil_.transform() * d_;
+    d_ = linalg::product<double>(pencil_.transform(), d_);
     return finish(point());
   }
 
@@ -306,25 +316,31 @@ class DensePair : Descent {
     residuals_.clear();
     double objective = 0;
     for (std::size_t i = 0; i < 2; ++i) {
-      const Matrix<double> atoms = scales_[i].asDiagonal() * d_;
+      Matrix<double> atoms = d_;
+      linalg::scale_rows<double>(scales_[i], atoms);
       c_.push_back(LeastSquares(atoms).solve(seen_[i]));
       residuals_.push_back(seen_[i]);
-      residuals_[i].noalias() -= atoms * c_[i];
-      objective += residuals_[i].squaredNorm();
+      linalg::add_product<double>(-1, atoms, c_[i], residuals_[i]);
+      objective += linalg::squared_norm<double>(residuals_[i]);
     }
     return objective;
   }
 
   /// Returns what that lowers the objective by, as in DictionaryStep::correction.
   double move_dictionary() {
-    Matrix<double> s = scales_[0].asDiagonal() * (residuals_[0] * c_[0].transpose());
-    s += scales_[1].asDiagonal() * (residuals_[1] * c_[1].transpose());
-    const JointDiagonalization coefficients(c_[0].transpose(), c_[1].transpose());
-    Matrix<double> x = s * coefficients.transform();
+    Matrix<double> s = Matrix<double>::Zero(d_.rows(), d_.cols());
+    for (std::size_t i = 0; i < 2; ++i) {
+      Matrix<double> part = linalg::product_nt<double>(residuals_[i], c_[i]);
+      linalg::scale_rows<double>(scales_[i], part);
+      s += part;
+    }
+    const JointDiagonalization coefficients(linalg::transposed<double>(c_[0]),
+                                            linalg::transposed<double>(c_[1]));
+    Matrix<double> x = linalg::product<double>(s, coefficients.transform());
     divide_sylvester(pencil_, coefficients, x);
-    x = x * coefficients.transform().transpose();
+    x = linalg::product_nt<double>(x, coefficients.transform());
     d_ += x;
-    return s.cwiseProduct(x).sum();
+    return linalg::inner<double>(s, x);
   }
 
   const JointDiagonalization& pencil_;

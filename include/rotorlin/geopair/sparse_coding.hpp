@@ -7,9 +7,6 @@
 /// n) and the energies |A_j|^2, with which |A_j - F c|^2 = |A_j|^2 - 2 b_j^T c + c^T K c.
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,6 +15,8 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
 
 namespace rotorlin {
 
@@ -48,35 +47,47 @@ namespace detail {
 
 /// The k entries of largest magnitude, ties to the smaller index, as a mask of ones and zeros.
 template <class = void>
-void mask_largest(const Eigen::Ref<const VectorX<double>>& values, Index k, std::vector<Index>& order,
-                  Eigen::Ref<VectorX<double>> mask) {
-  order.resize(static_cast<std::size_t>(values.size()));
+void mask_largest(const double* values, Index n, Index k, std::vector<Index>& order, double* mask) {
+  order.resize(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), Index{0});
   std::nth_element(order.begin(), order.begin() + k - 1, order.end(), [&](Index i, Index j) {
     const double a = std::abs(values[i]), b = std::abs(values[j]);
     return a != b ? a > b : i < j;
   });
-  mask.setZero();
+  std::fill(mask, mask + n, 0.0);
   for (auto i = order.begin(); i != order.begin() + k; ++i) mask[*i] = 1;
 }
 
 /// An estimate of the largest eigenvalue of a positive semidefinite matrix by the power method, from below.
 template <class = void>
 double largest_eigenvalue(const Matrix<double>& k) {
-  VectorX<double> v = k.rowwise().norm();
+  const VectorX<double> energies = linalg::column_energies<double>(k);
+  VectorX<double> v(k.cols()), image(k.cols());
   for (Index i = 0; i < v.size(); ++i)
-    v[i] *= 1 + 0.3 * std::cos(static_cast<double>(i + 1));  // in no symmetry
-  if (!(v.norm() > 0)) return 0;
+    v[i] = std::sqrt(energies[i]) * (1 + 0.3 * std::cos(static_cast<double>(i + 1)));  // in no symmetry
+  double length = std::sqrt(linalg::squared_norm<double>(v));
+  if (!(length > 0)) return 0;
   double value = 0;
   for (int step = 0; step < 60; ++step) {
-    v /= v.norm();
-    const VectorX<double> image = k * v;
-    const double next = v.dot(image);
+    v /= length;
+    linalg::gemm<double>(1, k, linalg::Op::plain, v, linalg::Op::plain, 0, image);
+    const double next = linalg::inner<double>(v, image);
     if (next <= value * (1 + 1e-9)) break;
     value = next;
-    v = image;
+    v.swap(image);
+    length = std::sqrt(linalg::squared_norm<double>(v));
   }
   return value;
+}
+
+/// K becomes diag(s) K diag(s) with a diagonal of ones (zeros, where an atom is zero); returns s.
+template <class = void>
+VectorX<double> normalize_gram(Matrix<double>& k) {
+  const VectorX<double> inverse =
+      linalg::positive_inverses<double>(linalg::positive_roots<double>(linalg::diagonal_of<double>(k)));
+  linalg::scale_rows<double>(inverse, k);
+  linalg::scale_columns<double>(inverse, k);
+  return inverse;
 }
 
 /// Below this curvature c^T K c / |c|^2 atoms of length 1 count as dependent: their coefficients would be so
@@ -86,29 +97,39 @@ inline constexpr double dependent_curvature = 1e-8;
 /// argmin c^T K c - 2 b^T c for every column b, of minimum norm where atoms (of length 1) are dependent.
 template <class = void>
 Matrix<double> solve_normal_equations(const Matrix<double>& k, const Matrix<double>& b) {
-  const Eigen::LLT<Matrix<double>> cholesky(k);
-  if (cholesky.info() == Eigen::Success &&
-      cholesky.matrixLLT().diagonal().minCoeff() > std::sqrt(dependent_curvature)) {
-    return cholesky.solve(b);
+  Matrix<double> factor = k;
+  if (linalg::cholesky_upper<double>(factor) &&
+      linalg::diagonal_of<double>(factor).minCoeff() > std::sqrt(dependent_curvature)) {
+    Matrix<double> c = b;
+    linalg::solve_upper<double>(factor, linalg::Op::transposed, c);
+    linalg::solve_upper<double>(factor, linalg::Op::plain, c);
+    return c;
   }
-  Eigen::CompleteOrthogonalDecomposition<Matrix<double>> complete;
-  complete.setThreshold(dependent_curvature);
-  return complete.compute(k).solve(b);
+  return linalg::CompleteOrthogonal<double>(k, dependent_curvature).solve(b);
 }
 
 /// The same for every column under its mask, by a factorisation a column.
 template <class = void>
 Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<double>& b,
                                  const Matrix<double>& mask) {
-  Matrix<double> c = Matrix<double>::Zero(b.rows(), b.cols());
+  Matrix<double> c = Matrix<double>::Zero(b.rows(), b.cols()), gram, right;
   std::vector<Index> support;
   for (Index j = 0; j < b.cols(); ++j) {
     support.clear();
     for (Index i = 0; i < b.rows(); ++i) {
       if (mask(i, j) != 0) support.push_back(i);
     }
-    if (support.empty()) continue;
-    c(support, j) = solve_normal_equations(k(support, support), b(support, std::vector<Index>{j}));
+    const Index count = static_cast<Index>(support.size());
+    if (count == 0) continue;
+    gram.resize(count, count);
+    right.resize(count, 1);
+    for (Index a = 0; a < count; ++a) {
+      const double* const column = k.data() + support[static_cast<std::size_t>(a)] * k.rows();
+      for (Index i = 0; i < count; ++i) gram(i, a) = column[support[static_cast<std::size_t>(i)]];
+      right(a, 0) = b(support[static_cast<std::size_t>(a)], j);
+    }
+    const Matrix<double> solved = solve_normal_equations(gram, right);
+    for (Index a = 0; a < count; ++a) c(support[static_cast<std::size_t>(a)], j) = solved(a, 0);
   }
   return c;
 }
@@ -116,31 +137,44 @@ Matrix<double> solve_on_supports(const Matrix<double>& k, const Matrix<double>& 
 /// What columns have come to.
 struct PursuitPoint {
   Matrix<double> c, image;  // image = K c
-  Eigen::RowVectorXd gain;  // of energy, 2 b^T c - c^T K c
+  VectorX<double> gain;     // of energy, 2 b^T c - c^T K c
 };
 
 /// The same by conjugate gradients from the part of `c` under the masks; without the gain.
 template <class = void>
 PursuitPoint descend_on_supports(const Matrix<double>& k, const Matrix<double>& b, const Matrix<double>& mask,
                                  const Matrix<double>& c, int steps) {
-  PursuitPoint at{c.cwiseProduct(mask), {}, {}};
-  at.image.noalias() = k * at.c;
-  Matrix<double> residual = (b - at.image).cwiseProduct(mask), direction = residual,
-                 image(b.rows(), b.cols());
-  Eigen::RowVectorXd energy = residual.colwise().squaredNorm();
-  for (int step = 0; step < steps && (energy.array() > 0).any(); ++step) {
-    image.noalias() = k * direction;
-    const Eigen::RowVectorXd curvature = direction.cwiseProduct(image).colwise().sum();
-    const auto clear = curvature.array() > dependent_curvature * direction.colwise().squaredNorm().array();
-    energy = clear.select(energy, 0);  // the others end here
-    const Eigen::RowVectorXd length = (energy.array() > 0).select(energy.array() / curvature.array(), 0);
-    at.c += direction * length.asDiagonal();
-    at.image += image * length.asDiagonal();
-    residual -= image.cwiseProduct(mask) * length.asDiagonal();
-    const Eigen::RowVectorXd next = (energy.array() > 0).select(residual.colwise().squaredNorm(), 0);
-    const Eigen::RowVectorXd turn = (energy.array() > 0).select(next.array() / energy.array(), 0);
-    direction = residual + direction * turn.asDiagonal();
-    energy = next;
+  const Index r = b.rows(), n = b.cols();
+  PursuitPoint at{c, {}, {}};
+  for (Index i = 0; i < c.size(); ++i) at.c.data()[i] *= mask.data()[i];
+  at.image = linalg::product<double>(k, at.c);
+  Matrix<double> residual(r, n), image(r, n);
+  for (Index i = 0; i < b.size(); ++i) {
+    residual.data()[i] = (b.data()[i] - at.image.data()[i]) * mask.data()[i];
+  }
+  Matrix<double> direction = residual;
+  VectorX<double> energies = linalg::column_energies<double>(residual);  // 0: the column ended
+  const auto left = [](double energy) { return energy > 0; };
+  for (int step = 0; step < steps && std::any_of(energies.begin(), energies.end(), left); ++step) {
+    linalg::gemm<double>(1, k, linalg::Op::plain, direction, linalg::Op::plain, 0, image);
+    for (Index j = 0; j < n; ++j) {
+      if (!(energies[j] > 0)) continue;
+      double *const d = direction.data() + j * r, *const s = image.data() + j * r,
+                    *const rest = residual.data() + j * r;
+      const double curvature = linalg::dot<double>(r, d, s);
+      if (!(curvature > dependent_curvature * linalg::dot<double>(r, d, d))) {
+        energies[j] = 0;
+        continue;
+      }
+      const double length = energies[j] / curvature;
+      linalg::axpy<double>(r, length, d, at.c.data() + j * r);
+      linalg::axpy<double>(r, length, s, at.image.data() + j * r);
+      const double* const allowed = mask.data() + j * r;
+      for (Index i = 0; i < r; ++i) rest[i] -= s[i] * allowed[i] * length;
+      const double next = linalg::dot<double>(r, rest, rest), turn = next / energies[j];
+      for (Index i = 0; i < r; ++i) d[i] = rest[i] + turn * d[i];
+      energies[j] = next;
+    }
   }
   return at;
 }
@@ -157,37 +191,48 @@ class Pursuit {
 
   /// Some columns b, from the largest entries of `start`.
   PursuitPoint run(const Matrix<double>& b, const Matrix<double>& start) const {
+    const Index r = b.rows();
     const double longest = options_.safe_step ? shortest_ : 1;
-    Matrix<double> mask(b.rows(), b.cols());
+    Matrix<double> mask(r, b.cols());
     std::vector<Index> order, active(static_cast<std::size_t>(b.cols()));
-    for (Index j = 0; j < b.cols(); ++j) mask_largest(start.col(j), options_.nonzeros, order, mask.col(j));
-    mask = mask.cwiseProduct(start.cwiseAbs().cwiseSign());
+    for (Index j = 0; j < b.cols(); ++j) {
+      mask_largest(start.data() + j * r, r, options_.nonzeros, order, mask.data() + j * r);
+      for (Index i = 0; i < r; ++i) {
+        if (start(i, j) == 0) mask(i, j) = 0;
+      }
+    }
     PursuitPoint at = solve(b, mask, start);
     std::iota(active.begin(), active.end(), Index{0});
-    VectorX<double> step = VectorX<double>::Constant(b.cols(), longest);
+    std::vector<double> step(active.size(), longest), stepped(static_cast<std::size_t>(r));
     for (int round = 0; round < options_.max_rounds && !active.empty(); ++round) {
       // the columns whose support moves; where it does not, no smaller step moves it either
       std::vector<Index> moving;
-      Matrix<double> masks(b.rows(), static_cast<Index>(active.size()));
+      Matrix<double> masks(r, static_cast<Index>(active.size()));
       for (const Index j : active) {
-        const Index to = static_cast<Index>(moving.size());
-        mask_largest(at.c.col(j) + step[j] * (b.col(j) - at.image.col(j)), options_.nonzeros, order,
-                     masks.col(to));
-        if (masks.col(to) != mask.col(j)) moving.push_back(j);
+        double* const moved = masks.data() + static_cast<Index>(moving.size()) * r;
+        const double length = step[static_cast<std::size_t>(j)];
+        const double *const c = at.c.data() + j * r, *const image = at.image.data() + j * r,
+                            *const right = b.data() + j * r, *const present = mask.data() + j * r;
+        for (Index i = 0; i < r; ++i) {
+          stepped[static_cast<std::size_t>(i)] = c[i] + length * (right[i] - image[i]);
+        }
+        mask_largest(stepped.data(), r, options_.nonzeros, order, moved);
+        if (!std::equal(moved, moved + r, present)) moving.push_back(j);
       }
       masks.conservativeResize(Eigen::NoChange, static_cast<Index>(moving.size()));
-      const PursuitPoint moved = solve(b(Eigen::all, moving), masks, at.c(Eigen::all, moving));
+      const PursuitPoint moved = solve(chosen(b, moving), masks, chosen(at.c, moving));
       active.clear();
       for (std::size_t i = 0; i < moving.size(); ++i) {
         const Index from = static_cast<Index>(i), j = moving[i];
+        double& length = step[static_cast<std::size_t>(j)];
         if (moved.gain[from] > at.gain[j] + 1e-14 * std::abs(at.gain[j])) {
-          at.c.col(j) = moved.c.col(from);
-          at.image.col(j) = moved.image.col(from);
+          copy_column(moved.c, from, at.c, j);
+          copy_column(moved.image, from, at.image, j);
+          copy_column(masks, from, mask, j);
           at.gain[j] = moved.gain[from];
-          mask.col(j) = masks.col(from);
-          step[j] = longest;
-        } else if (step[j] > shortest_) {
-          step[j] = std::max(step[j] / 2, shortest_);
+          length = longest;
+        } else if (length > shortest_) {
+          length = std::max(length / 2, shortest_);
         } else {
           continue;
         }
@@ -197,17 +242,44 @@ class Pursuit {
     return at;
   }
 
+  /// With all atoms.
+  PursuitPoint everywhere(const Matrix<double>& b) const {
+    PursuitPoint at{solve_normal_equations(k_, b), {}, {}};
+    at.image = linalg::product<double>(k_, at.c);
+    measure(b, at);
+    return at;
+  }
+
  private:
+  static void measure(const Matrix<double>& b, PursuitPoint& at) {
+    at.gain.resize(b.cols());
+    for (Index j = 0; j < b.cols(); ++j) {
+      double gain = 0;
+      for (Index i = 0; i < b.rows(); ++i) gain += (2 * b(i, j) - at.image(i, j)) * at.c(i, j);
+      at.gain[j] = gain;
+    }
+  }
+  static void copy_column(const Matrix<double>& from, Index column, Matrix<double>& to, Index place) {
+    std::copy_n(from.data() + column * from.rows(), from.rows(), to.data() + place * to.rows());
+  }
+  static Matrix<double> chosen(const Matrix<double>& from, const std::vector<Index>& columns) {
+    Matrix<double> some(from.rows(), static_cast<Index>(columns.size()));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      copy_column(from, columns[i], some, static_cast<Index>(i));
+    }
+    return some;
+  }
+
   PursuitPoint solve(const Matrix<double>& b, const Matrix<double>& mask, const Matrix<double>& from) const {
     PursuitPoint at;
     if (options_.solver == SupportSolver::cholesky ||
         (options_.solver == SupportSolver::automatic && options_.nonzeros <= 48)) {
       at.c = solve_on_supports(k_, b, mask);
-      at.image = k_ * at.c;
+      at.image = linalg::product<double>(k_, at.c);
     } else {
       at = descend_on_supports(k_, b, mask, from, options_.gradient_steps);
     }
-    at.gain = (2 * b - at.image).cwiseProduct(at.c).colwise().sum();
+    measure(b, at);
     return at;
   }
 
@@ -237,29 +309,33 @@ SparseCode hard_thresholding_pursuit(const Matrix<double>& gram, const Matrix<do
   }
   if (k < 1 || k > r) detail::throw_invalid(who, ": ", k, " nonzeros a column, expected 1 ... r = ", r);
 
-  const VectorX<double> lengths = gram.diagonal().cwiseMax(0).cwiseSqrt();
-  const VectorX<double> inverse = (lengths.array() > 0).select(lengths.cwiseInverse(), 0);
-  const Matrix<double> scaled = inverse.asDiagonal() * gram * inverse.asDiagonal();
+  Matrix<double> scaled = gram;
+  const VectorX<double> inverse = detail::normalize_gram(scaled);
+  const VectorX<double> lengths = linalg::positive_inverses<double>(inverse);
   SparseCode code{Matrix<double>(r, n), VectorX<double>(n)};
-  if (k == r) {
-    const Matrix<double> right = inverse.asDiagonal() * products;
-    const Matrix<double> c = detail::solve_normal_equations(scaled, right);
-    code.coefficients = inverse.asDiagonal() * c;
-    code.errors = energies - (2 * right - scaled * c).cwiseProduct(c).colwise().sum().transpose();
-  } else {
-    const detail::Pursuit pursuit(scaled, options);
-    constexpr Index width = 256;  // columns at a time, which a cache has room for
-    for (Index first = 0; first < n; first += width) {
-      const Index columns = std::min(width, n - first);
+  const detail::Pursuit pursuit(scaled, options);
+  const Index width = k == r ? n : 256;  // columns at a time, which a cache has room for
+  for (Index first = 0; first < n; first += width) {
+    const Index columns = std::min(width, n - first);
+    Matrix<double> right = products.middleCols(first, columns);
+    linalg::scale_rows<double>(inverse, right);
+    detail::PursuitPoint point;
+    if (k == r) {
+      point = pursuit.everywhere(right);
+    } else {
       Matrix<double> from = Matrix<double>::Zero(r, columns);
-      if (start != nullptr) from = lengths.asDiagonal() * start->middleCols(first, columns);
-      const detail::PursuitPoint point =
-          pursuit.run(inverse.asDiagonal() * products.middleCols(first, columns), from);
-      code.coefficients.middleCols(first, columns) = inverse.asDiagonal() * point.c;
-      code.errors.segment(first, columns) = energies.segment(first, columns) - point.gain.transpose();
+      if (start != nullptr) {
+        from = start->middleCols(first, columns);
+        linalg::scale_rows<double>(lengths, from);
+      }
+      point = pursuit.run(right, from);
+    }
+    linalg::scale_rows<double>(inverse, point.c);
+    code.coefficients.middleCols(first, columns) = point.c;
+    for (Index j = 0; j < columns; ++j) {
+      code.errors[first + j] = std::max(0.0, energies[first + j] - point.gain[j]);
     }
   }
-  code.errors = code.errors.cwiseMax(0);
   return code;
 }
 

@@ -15,17 +15,15 @@
 /// solved by conjugate gradients, preconditioned by one Kronecker product.
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
-#include <Eigen/QR>
 #include <cmath>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
-#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/geopair/least_squares.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/least_squares.hpp"
+#include "rotorlin/linalg/symmetric_eigen.hpp"
 
 namespace rotorlin {
 
@@ -34,9 +32,9 @@ namespace detail {
 /// Of a tall M = Q R the R, which has the same R^T R; otherwise M.
 template <class = void>
 Matrix<double> reduced(Matrix<double> m) {
-  if (m.rows() < 3 * m.cols() / 2) return m;
-  const Eigen::HouseholderQR<Eigen::Ref<Matrix<double>>> qr(m);
-  return qr.matrixQR().topRows(m.cols()).triangularView<Eigen::Upper>();
+  const Index n = m.cols();
+  if (m.rows() < 3 * n / 2) return m;
+  return linalg::Qr<double>(std::move(m)).r(n);
 }
 
 }  // namespace detail
@@ -53,14 +51,20 @@ class JointDiagonalization {
       detail::throw_invalid("JointDiagonalization: the factors are ", detail::shape(f), " and ",
                             detail::shape(h), ", expected as many columns");
     }
-    const double f_norm = f.norm(), h_norm = h.norm();
+    const double f_norm = std::sqrt(linalg::squared_norm<double>(f)),
+                 h_norm = std::sqrt(linalg::squared_norm<double>(h));
     const double f_scale = f_norm > 0 ? 1 / f_norm : 1, h_scale = h_norm > 0 ? 1 / h_norm : 1;
     Index upper = 0;  // rows of the stack's upper half
     const LeastSquares factored([&] {
-      const Matrix<double> top = detail::reduced(f_scale * f), bottom = detail::reduced(h_scale * h);
+      Matrix<double> top = f, bottom = h;
+      linalg::scale<double>(f_scale, top);
+      linalg::scale<double>(h_scale, bottom);
+      top = detail::reduced(std::move(top));
+      bottom = detail::reduced(std::move(bottom));
       upper = top.rows();
       Matrix<double> stack(top.rows() + bottom.rows(), f.cols());
-      stack << top, bottom;
+      stack.topRows(upper) = top;
+      stack.bottomRows(bottom.rows()) = bottom;
       return stack;
     }());
     if (factored.rank() == 0) {
@@ -70,12 +74,16 @@ class JointDiagonalization {
     // The CS decomposition: the same V diagonalises both halves of the basis, to rounding of the whole.
     const Matrix<double> basis = factored.basis();
     const auto top = basis.topRows(upper), bottom = basis.bottomRows(basis.rows() - upper);
-    Matrix<double> gram = Matrix<double>::Zero(basis.cols(), basis.cols());
-    gram.selfadjointView<Eigen::Lower>().rankUpdate(top.transpose());
-    const Matrix<double> v = detail::symmetric_eigen<double>(std::move(gram)).vectors;
+    const Matrix<double> v =
+        linalg::symmetric_eigen<double>(linalg::symmetric_product<double>(top, linalg::Op::transposed))
+            .vectors;
     transform_ = factored.pull_back(v);
-    first_ = (top * v / f_scale).colwise().squaredNorm().transpose();
-    second_ = (bottom * v / h_scale).colwise().squaredNorm().transpose();
+    first_ = linalg::column_energies<double>(linalg::product<double>(top, v));
+    second_ = linalg::column_energies<double>(linalg::product<double>(bottom, v));
+    for (Index j = 0; j < first_.size(); ++j) {
+      first_[j] /= f_scale * f_scale;
+      second_[j] /= h_scale * h_scale;
+    }
   }
 
   const Matrix<double>& transform() const { return transform_; }
@@ -115,9 +123,9 @@ Matrix<double> solve_sylvester(const JointDiagonalization& grams, const JointDia
     detail::throw_invalid("solve_sylvester: the right side is ", detail::shape(s), ", expected ", p.rows(),
                           " x ", q.rows());
   }
-  Matrix<double> x = p.transpose() * (s * q);
+  Matrix<double> x = linalg::product_tn<double>(p, linalg::product<double>(s, q));
   detail::divide_sylvester(grams, coefficients, x);
-  return p * (x * q.transpose());
+  return linalg::product<double>(p, linalg::product_nt<double>(x, q));
 }
 
 /// How far conjugate gradients came.
@@ -128,12 +136,15 @@ struct SylvesterProgress {
 
 namespace detail {
 
-/// Cholesky factorisation of a positive semidefinite matrix, raised by a rounding of its trace.
+/// U with U^T U = M, for a positive semidefinite M, raised by a rounding of its trace.
 template <class = void>
-Eigen::LLT<Matrix<double>> raised_cholesky(Matrix<double> m) {
-  const double trace = m.trace();
-  m.diagonal().array() += trace > 0 ? 1e-12 * trace / static_cast<double>(m.rows()) : 1;
-  return Eigen::LLT<Matrix<double>>(m);
+Matrix<double> raised_cholesky(Matrix<double> m) {
+  double trace = 0;
+  for (Index i = 0; i < m.rows(); ++i) trace += m(i, i);
+  const double ridge = trace > 0 ? 1e-12 * trace / static_cast<double>(m.rows()) : 1;
+  for (Index i = 0; i < m.rows(); ++i) m(i, i) += ridge;
+  linalg::cholesky_upper<double>(m);
+  return m;
 }
 
 }  // namespace detail
@@ -155,9 +166,10 @@ class SylvesterConjugateGradients {
         detail::throw_invalid(who, ": the factors are ", detail::shape(*factors_[0]), " and ",
                               detail::shape(*factor), ", expected as many columns");
       }
-      const double trace = factor->squaredNorm();
-      if (trace > 0) g_bar.selfadjointView<Eigen::Lower>().rankUpdate(factor->transpose(), 1 / trace);
+      const double trace = linalg::squared_norm<double>(*factor);
+      if (trace > 0) linalg::syrk_lower<double>(1 / trace, *factor, linalg::Op::transposed, g_bar);
     }
+    linalg::mirror_lower<double>(g_bar);
     g_bar_ = detail::raised_cholesky(std::move(g_bar));
   }
 
@@ -172,7 +184,7 @@ class SylvesterConjugateGradients {
 
  private:
   std::vector<const Matrix<double>*> factors_;
-  Eigen::LLT<Matrix<double>> g_bar_;
+  Matrix<double> g_bar_;  // its Cholesky factor
 };
 
 template <class>
@@ -192,46 +204,56 @@ Matrix<double> SylvesterConjugateGradients::solve(const std::vector<Matrix<doubl
       detail::throw_invalid(who, ": coefficients are ", detail::shape(coefficients[i]), ", expected ", r,
                             " rows");
     }
-    b.push_back(Matrix<double>::Zero(r, r));
-    b[i].selfadjointView<Eigen::Lower>().rankUpdate(coefficients[i]);
-    b[i].triangularView<Eigen::StrictlyUpper>() = b[i].transpose();
-    scale += factors_[i]->squaredNorm() * b[i].trace();
+    b.push_back(linalg::symmetric_product<double>(coefficients[i], linalg::Op::plain));
+    scale += linalg::squared_norm<double>(*factors_[i]) * linalg::squared_norm<double>(coefficients[i]);
   }
   SylvesterProgress local;
   SylvesterProgress& done = progress != nullptr ? *progress : local;
   done = {};
   Matrix<double> x = Matrix<double>::Zero(d, r);
-  const double s_norm = s.norm();
+  const double s_norm = std::sqrt(linalg::squared_norm<double>(s));
   if (!(scale > 0) || s_norm == 0) return x;
 
   Matrix<double> b_bar = Matrix<double>::Zero(r, r);
-  for (std::size_t i = 0; i < factors_.size(); ++i) b_bar += factors_[i]->squaredNorm() / scale * b[i];
-  const auto b_cholesky = detail::raised_cholesky(std::move(b_bar));
-  const auto precondition = [&](const Matrix<double>& residual) -> Matrix<double> {
-    return b_cholesky.solve(g_bar_.solve(residual).transpose()).transpose();
+  for (std::size_t i = 0; i < factors_.size(); ++i) {
+    const double weight = linalg::squared_norm<double>(*factors_[i]) / scale;
+    linalg::axpy<double>(b_bar.size(), weight, b[i].data(), b_bar.data());
+  }
+  const Matrix<double> b_cholesky = detail::raised_cholesky(std::move(b_bar));
+  const auto solve_both = [](const Matrix<double>& cholesky, Matrix<double>& right) {
+    linalg::solve_upper<double>(cholesky, linalg::Op::transposed, right);
+    linalg::solve_upper<double>(cholesky, linalg::Op::plain, right);
+  };
+  const auto precondition = [&](Matrix<double> residual) -> Matrix<double> {
+    solve_both(g_bar_, residual);
+    Matrix<double> turned = linalg::transposed<double>(residual);
+    solve_both(b_cholesky, turned);
+    return linalg::transposed<double>(turned);
   };
   const auto apply = [&](const Matrix<double>& direction) {
     Matrix<double> sum = Matrix<double>::Zero(d, r);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
-      const Matrix<double> seen = *factors_[i] * direction;
-      sum.noalias() += factors_[i]->transpose() * (seen * b[i]);
+      const Matrix<double> seen = linalg::product<double>(*factors_[i], direction);
+      linalg::gemm<double>(1, *factors_[i], linalg::Op::transposed, linalg::product<double>(seen, b[i]),
+                           linalg::Op::plain, 1, sum);
     }
     return sum;
   };
 
   Matrix<double> residual = s, direction = precondition(residual);
-  double product = residual.cwiseProduct(direction).sum();
+  double product = linalg::inner<double>(residual, direction);
   for (done.relative_residual = 1; done.steps < max_steps && done.relative_residual > tolerance;
        ++done.steps) {
     const Matrix<double> image = apply(direction);
-    const double curvature = direction.cwiseProduct(image).sum();
+    const double curvature = linalg::inner<double>(direction, image);
     if (!(curvature > 0) || !(product > 0)) break;
-    x += (product / curvature) * direction;
-    residual -= (product / curvature) * image;
-    done.relative_residual = residual.norm() / s_norm;
-    const Matrix<double> next = precondition(residual);
-    const double next_product = residual.cwiseProduct(next).sum();
-    direction = next + (next_product / product) * direction;
+    linalg::axpy<double>(x.size(), product / curvature, direction.data(), x.data());
+    linalg::axpy<double>(x.size(), -product / curvature, image.data(), residual.data());
+    done.relative_residual = std::sqrt(linalg::squared_norm<double>(residual)) / s_norm;
+    Matrix<double> next = precondition(residual);
+    const double next_product = linalg::inner<double>(residual, next);
+    linalg::axpy<double>(x.size(), next_product / product, direction.data(), next.data());
+    direction = std::move(next);
     product = next_product;
   }
   return x;

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -18,44 +17,14 @@
 #include <tuple>
 
 #include "rotorlin/core/error.hpp"
-#include "rotorlin/core/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
-#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/layers/options.hpp"
+#include "rotorlin/linalg/gram_factor.hpp"
+#include "rotorlin/linalg/leading_vectors.hpp"
 
 namespace rotorlin {
-
-namespace detail {
-
-/// An orthonormal basis (rows x min(k, rows, cols)) of the first left singular vectors of a finite matrix,
-/// from the eigenvectors of the smaller of a a^T and a^T a. Directions that matter less than sqrt(epsilon) of
-/// |a| may be mixed, which costs a projection onto the basis no more than that.
-template <std::floating_point T>
-Matrix<T> leading_left_vectors(const Matrix<T>& a, Index k) {
-  const T largest = a.cwiseAbs().maxCoeff(), scale = largest > 0 ? largest : 1;
-  const bool tall = a.rows() > a.cols();
-  const Index side = std::min(a.rows(), a.cols());
-  const auto gram = [&] {
-    const Matrix<T> scaled = a / scale;
-    Matrix<T> product = Matrix<T>::Zero(side, side);
-    auto lower = product.template selfadjointView<Eigen::Lower>();
-    if (tall) {
-      lower.rankUpdate(scaled.transpose());
-    } else {
-      lower.rankUpdate(scaled);
-    }
-    return product;
-  };
-  const Matrix<T> vectors =
-      symmetric_eigen<T>(gram()).vectors.rightCols(std::min(k, side)).rowwise().reverse();
-  if (!tall) return vectors;
-  const Eigen::HouseholderQR<Matrix<T>> qr((a / scale) * vectors);
-  return qr.householderQ() * Matrix<T>::Identity(a.rows(), vectors.cols());
-}
-
-}  // namespace detail
 
 struct LowRankLinearOptions {
   Index rank = 0;          ///< 1 ... the smaller of in and out
@@ -143,9 +112,9 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
   double fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram, double epsilon) {
     constexpr const char* who = "LowRankLinear::fit_closed_form";
     detail::check_fit(*this, who, weight, gram);
-    const Matrix<double> wf = weight * factor_gram(gram, who, epsilon);
-    const Matrix<double> left = detail::leading_left_vectors(wf, rank());
-    const Matrix<double> right = left.transpose() * weight;
+    const Matrix<double> wf = linalg::product<double>(weight, factor_gram(gram, who, epsilon));
+    const Matrix<double> left = linalg::leading_left_vectors<double>(wf, rank());
+    const Matrix<double> right = linalg::product_tn<double>(left, weight);
     this->parameters().head(this->bias_offset()).setZero();
     for (Index i = 0; i < left.cols(); ++i) {
       const double balance = std::sqrt(right.row(i).norm());
@@ -154,7 +123,9 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
       v().row(i) = (right.row(i) / balance).template cast<S>();
     }
     const double norm = wf.stableNorm();
-    return norm == 0 ? 0 : (wf - left * (left.transpose() * wf)).stableNorm() / norm;
+    Matrix<double> missing = wf;
+    linalg::add_product<double>(-1, left, linalg::product_tn<double>(left, wf), missing);
+    return norm == 0 ? 0 : missing.stableNorm() / norm;
   }
 
   LowRankLinear(Uninitialised tag, Index in, Index out, const LowRankLinearOptions& options)

@@ -40,12 +40,6 @@
 
 namespace rotorlin {
 
-template <class S>
-struct NamedSharedLayer {
-  std::string name;
-  SharedDictionaryLinear<S> layer;
-};
-
 namespace detail {
 
 inline constexpr const char* shared_layers_key = "shared_dictionary_layers";

@@ -21,6 +21,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -505,6 +506,13 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   DictionarySide side_;
   ColumnPattern pattern_;
   detail::PatternPlan plan_;
+};
+
+/// One of several layers, which may share dictionaries.
+template <class S>
+struct NamedSharedLayer {
+  std::string name;
+  SharedDictionaryLinear<S> layer;
 };
 
 static_assert(LinearLayer<SharedDictionaryLinear<float>> && LinearLayer<SharedDictionaryLinear<double>>);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/linalg/lapack.hpp"
@@ -237,7 +238,7 @@ SymmetricEigen<T> symmetric_eigen(Matrix<T> a) {
   T largest = 0;
   for (Index j = 0; j < n; ++j) {
     for (Index i = j; i < n; ++i) {
-      if (!std::isfinite(a(i, j))) return {std::move(values), std::move(a), false};
+      if (!rotorlin::detail::is_finite(a(i, j))) return {std::move(values), std::move(a), false};
       largest = std::max(largest, std::abs(a(i, j)));
     }
   }

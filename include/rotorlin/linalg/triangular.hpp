@@ -9,6 +9,7 @@
 #include <cmath>
 #include <concepts>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/linalg/lapack.hpp"
 #include "rotorlin/linalg/products.hpp"
@@ -77,7 +78,7 @@ bool cholesky_upper(MatrixRef<T> g) {
         column[i] = (column[i] - dot<T>(i - first, other + first, column + first)) / other[i];
       }
       const T pivot = column[j] - dot<T>(j - first, column + first, column + first);
-      if (!(pivot > 0) || !std::isfinite(pivot)) return false;
+      if (!(pivot > 0) || !rotorlin::detail::is_finite(pivot)) return false;
       column[j] = std::sqrt(pivot);
     }
     if (end == n) break;

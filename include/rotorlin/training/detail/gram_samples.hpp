@@ -16,7 +16,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/core/gram_factor.hpp"
+#include "rotorlin/linalg/gram_factor.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 

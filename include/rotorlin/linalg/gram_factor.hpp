@@ -6,15 +6,16 @@
 /// E|W x - M x|^2 = tr((W - M) G (W - M)^T) = |(W - M) F|_F^2: the columns of F stand for all samples.
 #pragma once
 
-#include <Eigen/Core>
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <utility>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/core/symmetric_eigen.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/symmetric_eigen.hpp"
 
 namespace rotorlin {
 
@@ -28,31 +29,43 @@ namespace rotorlin {
 template <std::floating_point T>
 Matrix<T> factor_gram(const Matrix<T>& gram, const char* who,
                       double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon())) {
-  if (gram.rows() != gram.cols() || gram.rows() == 0) {
+  const Index n = gram.rows();
+  if (n != gram.cols() || n == 0) {
     detail::throw_invalid(who, ": the Gram matrix is ", detail::shape(gram), ", expected in x in");
   }
   if (!detail::all_finite(gram)) detail::throw_domain(who, ": the Gram matrix has NaN or infinite entries");
-  const T largest_entry = gram.cwiseAbs().maxCoeff(), tolerance = static_cast<T>(std::sqrt(epsilon));
+  const T largest_entry = linalg::largest_magnitude<T>(gram), tolerance = static_cast<T>(std::sqrt(epsilon));
   if (largest_entry == 0)
     detail::throw_invalid(who, ": the Gram matrix is zero, every map fits equally well");
-  const Matrix<T> scaled = gram / largest_entry;  // lest squares of its entries overflow
-  const T asymmetry = (scaled - scaled.transpose()).cwiseAbs().maxCoeff();
+  Matrix<T> scaled = gram;
+  for (Index j = 0; j < n; ++j) {  // lest squares of its entries overflow
+    for (Index i = 0; i < n; ++i) scaled(i, j) /= largest_entry;
+  }
+  const T asymmetry = linalg::asymmetry<T>(scaled);
   if (asymmetry > tolerance) {
     detail::throw_invalid(who, ": the Gram matrix is not symmetric, it differs from its transpose by ",
                           asymmetry * largest_entry);
   }
+  for (Index j = 0; j < n; ++j) {
+    for (Index i = j + 1; i < n; ++i) scaled(i, j) = (scaled(i, j) + scaled(j, i)) / 2;
+  }
 
-  const detail::SymmetricEigen<T> solver = detail::symmetric_eigen<T>((scaled + scaled.transpose()) / 2);
+  const linalg::SymmetricEigen<T> solver = linalg::symmetric_eigen<T>(std::move(scaled));
   const VectorX<T>& values = solver.values;  // ascending
-  const T largest = values[values.size() - 1];
+  const T largest = values[n - 1];
   if (!solver.success || values[0] < -tolerance * largest) {
     detail::throw_invalid(who, ": the Gram matrix is not positive semidefinite, its eigenvalues reach from ",
                           values[0] * largest_entry, " to ", largest * largest_entry);
   }
-  const T cut = static_cast<T>(static_cast<double>(gram.rows()) * epsilon) * largest;
-  const Index rank = (values.array() > cut).count();
-  const VectorX<T> lengths = values.tail(rank).cwiseSqrt() * std::sqrt(largest_entry);
-  return (solver.vectors.rightCols(rank) * lengths.asDiagonal()).rowwise().reverse();
+  const T cut = static_cast<T>(static_cast<double>(n) * epsilon) * largest;
+  Index rank = 0;
+  while (rank < n && values[n - 1 - rank] > cut) ++rank;
+  Matrix<T> factor(n, rank);
+  for (Index j = 0; j < rank; ++j) {
+    const T length = std::sqrt(values[n - 1 - j]) * std::sqrt(largest_entry);
+    for (Index i = 0; i < n; ++i) factor(i, j) = length * solver.vectors(i, n - 1 - j);
+  }
+  return factor;
 }
 
 }  // namespace rotorlin

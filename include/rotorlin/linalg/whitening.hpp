@@ -6,15 +6,16 @@
 /// difference of the outputs x W and x M (W, M: inputs x outputs) over the samples that G stands for.
 #pragma once
 
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/triangular.hpp"
 
 namespace rotorlin {
 
@@ -43,12 +44,14 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
   if (!(eta >= 0 && detail::is_finite(eta))) {
     detail::throw_invalid(who, ": the relative ridge is ", eta, ", expected >= 0");
   }
-  const double largest = gram.cwiseAbs().maxCoeff(), mean = gram.trace() / static_cast<double>(d);
+  const VectorX<double> diagonal = linalg::diagonal_of<double>(gram);
+  const double largest = linalg::largest_magnitude<double>(gram), trace = diagonal.sum(),
+               mean = trace / static_cast<double>(d);
   if (!(mean > std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon())) {
-    detail::throw_invalid(who, ": the trace of the Gram matrix is ", gram.trace(),
+    detail::throw_invalid(who, ": the trace of the Gram matrix is ", trace,
                           ", expected > 0, the mean square of activations: were all of them zero?");
   }
-  if (const double asymmetry = (gram - gram.transpose()).cwiseAbs().maxCoeff(); asymmetry > 1e-8 * largest) {
+  if (const double asymmetry = linalg::asymmetry<double>(gram); asymmetry > 1e-8 * largest) {
     detail::throw_invalid(who, ": the Gram matrix is not symmetric, it differs from its transpose by ",
                           asymmetry, ", expected E[x x^T] (GramAccumulator makes it)");
   }
@@ -56,17 +59,17 @@ Whitening whiten(const ConstMatrixRef<double>& gram, double eta = default_ridge)
   for (bool last = false; !last; eta = std::min(std::max(10 * eta, 1e-15), 1.0)) {
     last = eta >= 1;
     Matrix<double> factor = gram;
-    factor.diagonal().array() += eta * mean;
-    const VectorX<double> diagonal = factor.diagonal();
-    const Eigen::LLT<Eigen::Ref<Matrix<double>>, Eigen::Upper> cholesky(factor);  // in place
-    if (cholesky.info() != Eigen::Success) continue;
-    factor.triangularView<Eigen::StrictlyLower>().setZero();
-    if ((factor.diagonal().array().square() > clear * diagonal.array()).all()) {
-      return {std::move(factor), eta, eta * mean};
+    for (Index i = 0; i < d; ++i) factor(i, i) += eta * mean;
+    if (!linalg::cholesky_upper<double>(factor)) continue;
+    bool stands_clear = true;
+    for (Index i = 0; i < d; ++i) {
+      const double pivot = factor(i, i) * factor(i, i);
+      stands_clear = stands_clear && pivot > clear * (diagonal[i] + eta * mean);
     }
+    if (stands_clear) return {std::move(factor), eta, eta * mean};
   }
   detail::throw_invalid(
-      who, ": the Gram matrix (", detail::shape(gram), ", trace ", gram.trace(),
+      who, ": the Gram matrix (", detail::shape(gram), ", trace ", trace,
       ") is not positive semidefinite, not even with a ridge of its mean diagonal; expected ",
       "E[x x^T] (GramAccumulator makes it)");
 }

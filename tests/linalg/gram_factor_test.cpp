@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/core/gram_factor.hpp"
+#include "rotorlin/linalg/gram_factor.hpp"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -17,7 +17,9 @@ Matrix<double> random_matrix(Index rows, Index cols, std::uint64_t seed) {
   return m;
 }
 
-double difference(const Matrix<double>& a, const Matrix<double>& b) { return (a - b).stableNorm() / b.stableNorm(); }
+double difference(const Matrix<double>& a, const Matrix<double>& b) {
+  return (a - b).stableNorm() / b.stableNorm();
+}
 
 }  // namespace
 

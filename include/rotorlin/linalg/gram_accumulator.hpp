@@ -6,13 +6,16 @@
 /// whatever the scalar of the batches; accumulators of parts of a stream can be merged.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/linalg/elementwise.hpp"
+#include "rotorlin/linalg/products.hpp"
 
 namespace rotorlin {
 
@@ -21,12 +24,39 @@ namespace detail {
 /// Columns converted to double at a time.
 inline constexpr Index gram_block = 256;
 
-template <class Derived>
-void check_samples(const char* who, const Eigen::MatrixBase<Derived>& x, Index features) {
+template <class S>
+void check_samples(const char* who, const ConstMatrixRef<S>& x, Index features) {
   if (x.rows() != features || x.cols() == 0) {
     throw_invalid(who, ": the batch is ", shape(x), ", expected ", features, " x (one sample or more)");
   }
   if (!all_finite(x)) throw_domain(who, ": the batch of ", x.cols(), " samples has NaN or infinite entries");
+}
+
+/// The largest |x_ij|, of finite samples; their squares and the sum of all of them must be so, too.
+template <class S>
+double checked_magnitude(const char* who, const ConstMatrixRef<S>& x, std::int64_t samples) {
+  double largest = 0;
+  for (Index j = 0; j < x.cols(); ++j) {
+    for (Index i = 0; i < x.rows(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(x(i, j))));
+    }
+  }
+  const double most = std::sqrt(std::numeric_limits<double>::max() / (2 * static_cast<double>(samples)));
+  if (!(largest < most)) {
+    throw_domain(who, ": an activation has the magnitude ", largest, ", and the sum of ", samples,
+                 " squares exceeds the range of double; expected magnitudes below ", most,
+                 ": scale the activations, errors and dictionaries don't depend on it");
+  }
+  return largest;
+}
+
+/// `count` columns of x from `first` on, in double.
+template <class S>
+void copy_columns(const ConstMatrixRef<S>& x, Index first, Index count, Matrix<double>& to) {
+  to.resize(x.rows(), count);
+  for (Index j = 0; j < count; ++j) {
+    for (Index i = 0; i < x.rows(); ++i) to(i, j) = static_cast<double>(x(i, first + j));
+  }
 }
 
 }  // namespace detail
@@ -42,17 +72,23 @@ class GramAccumulator {
   }
 
   /// Adds a batch, features x batch, of float, double or any other real scalar. \throws std::invalid_argument
-  /// on a wrong number of features or an empty batch, std::domain_error on NaN or Inf.
+  /// on a wrong number of features or an empty batch, std::domain_error on NaN or Inf, or where the sum of
+  /// squares overflows.
   template <class Derived>
-  void add(const Eigen::MatrixBase<Derived>& x) {
-    detail::check_samples("GramAccumulator::add", x, features());
+  void add(const Eigen::MatrixBase<Derived>& samples) {
+    using S = typename Derived::Scalar;
+    constexpr const char* who = "GramAccumulator::add";
+    const ConstMatrixRef<S> x(samples.derived());
+    detail::check_samples<S>(who, x, features());
+    const double largest = detail::checked_magnitude<S>(who, x, count_ + x.cols());
+    Matrix<double> block;
     for (Index first = 0; first < x.cols(); first += detail::gram_block) {
-      const Index columns = std::min(detail::gram_block, x.cols() - first);
-      const Matrix<double> block = x.middleCols(first, columns).template cast<double>();
-      products_.selfadjointView<Eigen::Lower>().rankUpdate(block);
-      sum_ += block.rowwise().sum();
+      detail::copy_columns<S>(x, first, std::min(detail::gram_block, x.cols() - first), block);
+      linalg::syrk_lower<double>(1, block, linalg::Op::plain, products_);
+      for (Index j = 0; j < block.cols(); ++j) sum_ += block.col(j);
     }
     count_ += x.cols();
+    largest_ = std::max(largest_, largest);
   }
 
   /// Adds the samples of another part of the stream. \throws std::invalid_argument on another number of
@@ -64,16 +100,27 @@ class GramAccumulator {
     products_ += other.products_;
     sum_ += other.sum_;
     count_ += other.count_;
+    largest_ = std::max(largest_, other.largest_);
   }
 
   Index features() const { return sum_.size(); }
   std::int64_t count() const { return count_; }
 
-  /// X X^T / N, features x features, symmetric. \throws std::invalid_argument before the first sample.
+  /// X X^T / N, features x features, symmetric. \throws std::invalid_argument before the first sample,
+  /// std::domain_error where activations are so small that their squares are zero.
   template <class = void>
   Matrix<double> gram() const {
-    return products_.selfadjointView<Eigen::Lower>() *
-           (Matrix<double>::Identity(features(), features()) / samples("gram"));
+    const double n = samples("gram");
+    if (largest_ > 0 && largest_ * largest_ < std::numeric_limits<double>::min()) {
+      detail::throw_domain(
+          "GramAccumulator::gram: the largest activation has the magnitude ", largest_,
+          ", and its square is below the range of double; expected magnitudes above 1e-150: ",
+          "scale the activations, errors and dictionaries don't depend on it");
+    }
+    Matrix<double> gram = products_;
+    linalg::scale<double>(1 / n, gram);
+    linalg::mirror_lower<double>(gram);
+    return gram;
   }
   /// The mean activation. \throws std::invalid_argument before the first sample.
   VectorX<double> mean() const { return sum_ / samples("mean"); }
@@ -87,6 +134,7 @@ class GramAccumulator {
   Matrix<double> products_;  // lower triangle
   VectorX<double> sum_;
   std::int64_t count_ = 0;
+  double largest_ = 0;  // of all |x|
 };
 
 /// Second moments between two places, or between two models at one place: H = sum_t x_t z_t^T / N.
@@ -103,18 +151,26 @@ class CrossGramAccumulator {
 
   /// Adds samples, one a column of both. \throws as GramAccumulator::add, also on batches of unequal size.
   template <class X, class Z>
-  void add(const Eigen::MatrixBase<X>& x, const Eigen::MatrixBase<Z>& z) {
+  void add(const Eigen::MatrixBase<X>& x_samples, const Eigen::MatrixBase<Z>& z_samples) {
+    using S = typename X::Scalar;
+    using U = typename Z::Scalar;
     constexpr const char* who = "CrossGramAccumulator::add";
+    const ConstMatrixRef<S> x(x_samples.derived());
+    const ConstMatrixRef<U> z(z_samples.derived());
     if (x.cols() != z.cols()) {
       detail::throw_invalid(who, ": batches of ", detail::shape(x), " and ", detail::shape(z),
                             ", expected as many columns");
     }
-    detail::check_samples(who, x, products_.rows());
-    detail::check_samples(who, z, products_.cols());
+    detail::check_samples<S>(who, x, products_.rows());
+    detail::check_samples<U>(who, z, products_.cols());
+    detail::checked_magnitude<S>(who, x, count_ + x.cols());
+    detail::checked_magnitude<U>(who, z, count_ + z.cols());
+    Matrix<double> left, right;
     for (Index first = 0; first < x.cols(); first += detail::gram_block) {
       const Index columns = std::min(detail::gram_block, x.cols() - first);
-      products_.noalias() += x.middleCols(first, columns).template cast<double>() *
-                             z.middleCols(first, columns).template cast<double>().transpose();
+      detail::copy_columns<S>(x, first, columns, left);
+      detail::copy_columns<U>(z, first, columns, right);
+      linalg::gemm<double>(1, left, linalg::Op::plain, right, linalg::Op::transposed, 1, products_);
     }
     count_ += x.cols();
   }

@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "problems.hpp"
-#include "rotorlin/geopair/gram_accumulator.hpp"
-#include "rotorlin/geopair/whitening.hpp"
+#include "geopair/problems.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
+#include "rotorlin/linalg/whitening.hpp"
 
 using rotorlin::CrossGramAccumulator;
 using rotorlin::GramAccumulator;
