@@ -114,11 +114,7 @@ SmallSquare<Scalar, N> rotation_matrix(const Scalar* r, int n) {
   } else {
     const auto left = times_basis_vectors<VectorSide::left, Scalar, N>(r, n);
     const auto right = times_basis_vectors<VectorSide::right, Scalar, N>(r, n);
-    if constexpr (N != Dynamic && N <= max_inline_dimension) {
-      return left.transpose().lazyProduct(right);
-    } else {
-      return left.transpose() * right;
-    }
+    return left.transpose().lazyProduct(right);  // Eigen's blocked product takes 128 KiB of stack
   }
 }
 
