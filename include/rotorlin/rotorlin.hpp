@@ -4,16 +4,23 @@
 /// compression of layers through shared dictionaries.
 #pragma once
 
+#include "rotorlin/algebra/aliases.hpp"
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/blades.hpp"
 #include "rotorlin/algebra/element.hpp"
+#include "rotorlin/algebra/lane_product.hpp"
 #include "rotorlin/algebra/matrix_product.hpp"
 #include "rotorlin/algebra/multivector.hpp"
+#include "rotorlin/algebra/operations.hpp"
+#include "rotorlin/algebra/parts.hpp"
 #include "rotorlin/algebra/products.hpp"
+#include "rotorlin/algebra/rotation.hpp"
+#include "rotorlin/algebra/rotation_matrix.hpp"
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/algebra/signature.hpp"
 #include "rotorlin/algebra/spinor_basis.hpp"
 #include "rotorlin/algebra/spinor_transform.hpp"
+#include "rotorlin/algebra/subspaces.hpp"
 #include "rotorlin/algebra/vector.hpp"
 #include "rotorlin/algebra/versor.hpp"
 #include "rotorlin/core/arena.hpp"
