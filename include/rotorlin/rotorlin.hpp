@@ -25,6 +25,7 @@
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/text.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/core/version.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/exponential/closed_exp.hpp"
 #include "rotorlin/exponential/closed_log.hpp"
