@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The rules for headers that no compiler checks: rotorlin.hpp includes all of them but those in a room's folder detail,
-# each names its licence and
-# guards itself, and a header includes only headers of its own room or of rooms above it in this list.
+# each names its licence and guards itself, and a header includes only headers of its own room or of rooms above it in
+# this list.
 set(rooms core linalg io algebra exponential sandwich layers training geopair)
 
 file(READ ${include}/rotorlin/rotorlin.hpp everything)
