@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Files as this library treats them: read through a map of the memory, and replaced as a whole or not at
-/// all.
+/// all. Where there is no POSIX (Windows), or ROTORLIN_PLAIN_FILES is defined, they are read into memory and
+/// written through streams. Nothing else in the library knows of operating systems.
 #pragma once
 
+#if !defined(ROTORLIN_PLAIN_FILES) && defined(_WIN32)
+#define ROTORLIN_PLAIN_FILES 1
+#endif
+
+#if !defined(ROTORLIN_PLAIN_FILES)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#endif
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <system_error>
@@ -23,6 +34,60 @@
 namespace rotorlin::detail {
 
 inline std::string system_message(int error) { return std::system_category().message(error); }
+
+#if defined(ROTORLIN_PLAIN_FILES)
+
+/// Tells the temporary files of processes apart.
+inline unsigned process_number() {
+  static const unsigned number = std::random_device{}();
+  return number;
+}
+
+/// As below, through streams.
+class NewFile {
+ public:
+  explicit NewFile(const std::filesystem::path& path) : file_(path, std::ios::binary | std::ios::trunc) {}
+  explicit operator bool() const { return file_.is_open(); }
+  int write(std::span<const std::byte> bytes) {
+    file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    return file_ ? 0 : EIO;
+  }
+  int finish() {
+    file_.close();
+    return file_ ? 0 : EIO;
+  }
+  static void finish_folder(const std::filesystem::path&) {}
+
+ private:
+  std::ofstream file_;
+};
+
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path) {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (!std::filesystem::exists(status)) throw_runtime("cannot open ", path, ": ", system_message(ENOENT));
+    if (!std::filesystem::is_regular_file(status)) throw_runtime(path, " is not a regular file");
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    if (!file) throw_runtime("cannot open ", path, ": ", system_message(EACCES));
+    size_ = static_cast<std::size_t>(file.tellg());
+    data_ = std::make_unique<std::byte[]>(size_);
+    file.seekg(0);
+    if (!file.read(reinterpret_cast<char*>(data_.get()), static_cast<std::streamsize>(size_)))
+      throw_runtime("cannot read ", path, ": ", system_message(EIO));
+  }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
+
+#else
+
+/// Tells the temporary files of processes apart.
+inline auto process_number() { return ::getpid(); }
 
 /// An open file descriptor, closed at the end of its life.
 class FileDescriptor {
@@ -39,6 +104,35 @@ class FileDescriptor {
 
  private:
   int fd_;
+};
+
+/// A new file to be written once, from its beginning to its end.
+class NewFile {
+ public:
+  explicit NewFile(const std::filesystem::path& path) : file_(path, O_WRONLY | O_CREAT | O_EXCL) {}
+  explicit operator bool() const { return static_cast<bool>(file_); }
+
+  /// 0 or errno.
+  int write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return errno;
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return 0;
+  }
+  /// To the disk. 0 or errno.
+  int finish() { return ::fsync(file_.get()) != 0 ? errno : 0; }
+
+  /// A name is on the disk once its folder is.
+  static void finish_folder(const std::filesystem::path& path) {
+    const FileDescriptor folder(path, O_RDONLY | O_DIRECTORY);
+    if (folder) ::fsync(folder.get());
+  }
+
+ private:
+  FileDescriptor file_;
 };
 
 /// A whole file in memory, read-only. The file must not shrink while it is mapped. std::runtime_error, naming
@@ -74,6 +168,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+#endif
+
 /// A new file beside `target` that takes its place at `commit()`, and vanishes otherwise. Only a regular file
 /// is ever replaced; a symbolic link stays, and what it points to is replaced. std::runtime_error, naming the
 /// target and beginning with `who`.
@@ -83,31 +179,30 @@ class AtomicFile {
       : who_(std::move(who)),
         target_(replaced_by(target)),
         path_(unused_name(target_)),
-        file_(path_, O_WRONLY | O_CREAT | O_EXCL) {
-    if (!file_) fail("cannot create", errno);
+        file_(std::in_place, path_) {
+    if (!*file_) fail("cannot create", errno);
   }
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile() {
-    if (file_ && !committed_) ::unlink(path_.c_str());
+    if (!file_ || committed_) return;
+    file_.reset();  // some systems remove no open file
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
   }
 
   void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail("cannot write", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
+    if (const int error = file_->write(bytes)) fail("cannot write", error);
   }
 
   void commit() {
-    if (::fsync(file_.get()) != 0) fail("cannot synchronise", errno);
-    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("cannot rename to its final name", errno);
+    if (const int error = file_->finish()) fail("cannot synchronise", error);
+    std::error_code error;
+    std::filesystem::rename(path_, target_, error);
+    if (error) fail("cannot rename to its final name", error.value());
     committed_ = true;
-    const FileDescriptor folder(target_.has_parent_path() ? target_.parent_path() : ".",
-                                O_RDONLY | O_DIRECTORY);
-    if (folder) ::fsync(folder.get());  // the file is whole already; this only hastens the rename
+    // The file is whole already; this only hastens the rename.
+    NewFile::finish_folder(target_.has_parent_path() ? target_.parent_path() : ".");
   }
 
  private:
@@ -128,7 +223,7 @@ class AtomicFile {
     static std::atomic<unsigned> counter{0};
     for (;;) {
       auto path = target;
-      path += concatenate(".", ::getpid(), "-", counter++, ".tmp");
+      path += concatenate(".", process_number(), "-", counter++, ".tmp");
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) return path;
     }
@@ -140,7 +235,7 @@ class AtomicFile {
 
   std::string who_;
   std::filesystem::path target_, path_;
-  FileDescriptor file_;
+  std::optional<NewFile> file_;
   bool committed_ = false;
 };
 

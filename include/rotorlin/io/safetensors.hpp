@@ -44,7 +44,13 @@
 
 namespace rotorlin {
 
-static_assert(std::endian::native == std::endian::little, "safetensors values are little-endian");
+namespace detail {
+/// Values in files are little-endian. A machine that is not compiles everything, and refuses files.
+inline void require_little_endian(const char* who) {
+  if constexpr (std::endian::native != std::endian::little)
+    throw_runtime(who, ": the values in safetensors files are little-endian, those of this machine are not");
+}
+}  // namespace detail
 
 /// A safetensors file, memory-mapped. Everything in the header is checked before the constructor returns, so
 /// that what `tensors()` says can be relied upon. Copies of values are converted and may be unaligned in the
@@ -146,6 +152,7 @@ class SafetensorsFile {
   }
 
   void open() {
+    detail::require_little_endian("SafetensorsFile");
     std::uint64_t header_size = 0;
     if (bytes_.size() < sizeof header_size) {
       fail("is ", bytes_.size(), " bytes long; at least 8, the length of the header, are needed");
@@ -307,6 +314,7 @@ class SafetensorsWriter {
 
   /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
   void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes) {
+    detail::require_little_endian("SafetensorsWriter");
     if (const std::string why = detail::size_mismatch(dtype, shape, bytes); !why.empty())
       detail::throw_invalid("SafetensorsWriter: tensor '", name, "': ", why, ", given ", bytes, " bytes");
     if (name == "__metadata__" || !names_.insert(name).second) {

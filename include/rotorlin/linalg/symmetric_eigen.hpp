@@ -16,6 +16,7 @@
 
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/simd.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/linalg/lapack.hpp"
 #include "rotorlin/linalg/qr.hpp"
