@@ -14,6 +14,9 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "rotorlin/algebra/element.hpp"
@@ -53,11 +56,11 @@ struct Lanes {
   Pack<S, width> block[static_cast<std::size_t>(blocks)];
 };
 
-/// For entry k of block `to`: the place of its source among the entries of the blocks.
+/// Where each lane comes from.
 template <int Count>
 using LaneMap = std::array<int, static_cast<std::size_t>(Count)>;
 
-template <class S, int W, int Blocks, const auto& map, int to, int from, int... K>
+template <class S, int W, const auto& map, int to, int from, int... K>
 ROTORLIN_INLINE void take_lanes(Pack<S, W>& out, const Pack<S, W>& in, std::integer_sequence<int, K...>) {
   constexpr auto source = [](int k) { return map[static_cast<std::size_t>(to * W + k)]; };
   constexpr bool any = ((source(K) / W == from) || ...);
@@ -72,13 +75,13 @@ ROTORLIN_INLINE void take_lanes(Pack<S, W>& out, const Pack<S, W>& in, std::inte
   }
 }
 
-/// Entry i of the result is entry map[i].
-template <class S, int W, int Blocks, const auto& map>
+/// Entry i of `To` registers is entry map[i] of `From` registers.
+template <class S, int W, const auto& map, int From, int To>
 ROTORLIN_INLINE void permute_lanes(const Pack<S, W>* in, Pack<S, W>* out) {
-  unroll<Blocks>([&](auto to) ROTORLIN_INLINE_LAMBDA {
-    unroll<Blocks>([&](auto from) ROTORLIN_INLINE_LAMBDA {
+  unroll<To>([&](auto to) ROTORLIN_INLINE_LAMBDA {
+    unroll<From>([&](auto from) ROTORLIN_INLINE_LAMBDA {
       constexpr int t = decltype(to)::value, f = decltype(from)::value;
-      take_lanes<S, W, Blocks, map, t, f>(out[t], in[f], std::make_integer_sequence<int, W>{});
+      take_lanes<S, W, map, t, f>(out[t], in[f], std::make_integer_sequence<int, W>{});
     });
   });
 }
@@ -93,14 +96,16 @@ inline constexpr auto lane_sources = [] {
   return map;
 }();
 
-/// The lane of each coefficient of a part, -1 where the layout has none. Behind the last one come the other
-/// lanes.
+/// The lane of each coefficient of a part, the lane behind the last one (a zero) where the layout has none.
+/// Behind the coefficients come the other lanes.
 template <int N, Layout layout, Part part>
 inline constexpr auto lane_targets = [] {
+  constexpr int count = Lanes<float, N, layout>::count;
   constexpr auto& masks = part_masks<N, part>;
-  LaneMap<std::max(Lanes<float, N, layout>::count, static_cast<int>(masks.size()))> map{};
+  constexpr int size = static_cast<int>(masks.size());
+  LaneMap<(size > count ? size : count)> map{};
   for (std::size_t i = 0; i < masks.size(); ++i) {
-    map[i] = layout_contains(layout, masks[i]) ? static_cast<int>(blade_lane(layout, masks[i])) : -1;
+    map[i] = layout_contains(layout, masks[i]) ? static_cast<int>(blade_lane(layout, masks[i])) : count;
   }
   const auto end = map.begin() + static_cast<std::ptrdiff_t>(masks.size());
   for (int lane = 0, i = 0; masks.size() + static_cast<std::size_t>(i) < map.size(); ++lane) {
@@ -109,15 +114,25 @@ inline constexpr auto lane_targets = [] {
   return map;
 }();
 
+/// Orders change in registers up to this many, else in memory.
+inline constexpr int most_permuted = 4;
+
 template <int N, Layout layout, Part part, class S>
 ROTORLIN_INLINE Lanes<S, N, layout> load_lanes(const S* coeffs) {
   using L = Lanes<S, N, layout>;
-  static_assert(part_size(part, N) == L::count);
-  Pack<S, L::width> graded[static_cast<std::size_t>(L::blocks)];
-  unroll<L::blocks>([&](auto b)
-                        ROTORLIN_INLINE_LAMBDA { graded[b] = load<S, L::width>(coeffs + b * L::width); });
+  constexpr int from = static_cast<int>(part_size(part, N)) / L::width;
   L lanes;
-  permute_lanes<S, L::width, L::blocks, lane_sources<N, layout, part>>(graded, lanes.block);
+  if constexpr (from > most_permuted) {
+    constexpr auto& map = lane_sources<N, layout, part>;
+    alignas(64) S memory[static_cast<std::size_t>(L::count)];
+    for (std::size_t i = 0; i < map.size(); ++i) memory[i] = coeffs[map[i]];
+    for (int b = 0; b < L::blocks; ++b) lanes.block[b] = load<S, L::width>(memory + b * L::width);
+  } else {
+    Pack<S, L::width> graded[static_cast<std::size_t>(from)];
+    unroll<from>([&](auto b)
+                     ROTORLIN_INLINE_LAMBDA { graded[b] = load<S, L::width>(coeffs + b * L::width); });
+    permute_lanes<S, L::width, lane_sources<N, layout, part>, from, L::blocks>(graded, lanes.block);
+  }
   return lanes;
 }
 
@@ -149,27 +164,38 @@ ROTORLIN_INLINE void store_lanes(const Lanes<S, N, layout>& lanes, S* coeffs) {
   using L = Lanes<S, N, layout>;
   constexpr int size = static_cast<int>(part_size(part, N));
   constexpr auto& map = lane_targets<N, layout, part>;
-  constexpr bool contained = std::none_of(map.begin(), map.end(), [](int lane) { return lane < 0; });
-  if constexpr (contained && (size == L::count || L::blocks == 1)) {
-    Pack<S, L::width> graded[static_cast<std::size_t>(L::blocks)];
-    permute_lanes<S, L::width, L::blocks, map>(lanes.block, graded);
-    unroll<L::blocks>([&](auto b) ROTORLIN_INLINE_LAMBDA {
+  if constexpr (size <= most_permuted * L::width && (L::blocks <= 2 || size % L::width == 0)) {
+    constexpr int to = static_cast<int>(map.size()) / L::width;
+    Pack<S, L::width> source[static_cast<std::size_t>(L::blocks + 1)], graded[static_cast<std::size_t>(to)];
+    unroll<L::blocks>([&](auto b) ROTORLIN_INLINE_LAMBDA { source[b] = lanes.block[b]; });
+    source[L::blocks] = Pack<S, L::width>{};
+    permute_lanes<S, L::width, map, L::blocks + 1, to>(source, graded);
+    unroll<to>([&](auto b) ROTORLIN_INLINE_LAMBDA {
       constexpr int left = size - decltype(b)::value * L::width;
-      store_first<std::min(left, L::width), S, L::width>(coeffs + b * L::width, graded[b]);
+      store_first<std::clamp(left, 0, L::width), S, L::width>(coeffs + b * L::width, graded[b]);
     });
-  } else {
-    alignas(64) S memory[static_cast<std::size_t>(L::count)];
+  } else {  // a few coefficients out of many registers
+    alignas(64) S memory[static_cast<std::size_t>(L::count + 1)];
     unroll<L::blocks>(
         [&](auto b) ROTORLIN_INLINE_LAMBDA { store<S, L::width>(memory + b * L::width, lanes.block[b]); });
+    memory[L::count] = S(0);
     unroll<size>([&](auto i) ROTORLIN_INLINE_LAMBDA {
-      constexpr int lane = map[static_cast<std::size_t>(decltype(i)::value)];
-      if constexpr (lane < 0) {
-        coeffs[i] = S(0);
-      } else {
-        coeffs[i] = memory[lane];
-      }
+      coeffs[i] = memory[map[static_cast<std::size_t>(decltype(i)::value)]];
     });
   }
+}
+
+/// Whether all coefficients of a multivector in the lanes of a layout are zero.
+template <int N, Layout layout, class S>
+ROTORLIN_INLINE bool are_zero(const S* coeffs) {
+  using Bits = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
+  Bits any = 0;
+  for (const int position : lane_sources<N, layout, Part::all>) {
+    Bits bits;
+    std::memcpy(&bits, coeffs + position, sizeof(bits));
+    any |= bits;
+  }
+  return (any << 1) == 0;  // but for the signs of zeros
 }
 
 /// What the factor of one blade does to lanes: the sign of its product for every lane of the result, as a
@@ -331,10 +357,22 @@ ROTORLIN_INLINE void lane_sandwich(const S* r, const S* x, S* y) {
   constexpr auto turn = [](const auto& rx, const S* rotor) ROTORLIN_INLINE_LAMBDA {
     return multiply_lanes<Algebra, Side::right, Part::even, true>(rx, rotor);
   };
-  if constexpr (X == Part::all || X == Part::even) {
-    constexpr Layout layout = X == Part::all ? Layout::all : Layout::even;
+  const auto turn_full = [&](auto layout) ROTORLIN_INLINE_LAMBDA {
+    constexpr Layout in = decltype(layout)::value;
     store_lanes<X>(
-        turn(multiply_lanes<Algebra, Side::left, Part::even, false>(load_lanes<n, layout, X>(x), r), r), y);
+        turn(multiply_lanes<Algebra, Side::left, Part::even, false>(load_lanes<n, in, X>(x), r), r), y);
+  };
+  if constexpr (X == Part::even) {
+    turn_full(std::integral_constant<Layout, Layout::even>{});
+  } else if constexpr (X == Part::all) {
+    if (are_zero<n, Layout::even>(
+            x)) {  // half the lanes for odd and even multivectors: points, planes, motors
+      turn_full(std::integral_constant<Layout, Layout::odd>{});
+    } else if (are_zero<n, Layout::odd>(x)) {
+      turn_full(std::integral_constant<Layout, Layout::even>{});
+    } else {
+      turn_full(std::integral_constant<Layout, Layout::all>{});
+    }
   } else {
     store_lanes<X>(
         turn(multiply_lanes<Algebra, Side::right, X, false>(load_lanes<n, Layout::even, Part::even>(r), x),

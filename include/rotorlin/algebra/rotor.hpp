@@ -71,8 +71,10 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       detail::lane_sandwich<SignatureType, X::part>(this->coeffs().data(), x.coeffs().data(),
                                                     y.coeffs().data());
       return y;
+    } else {
+      return detail::product_part_of<Product::geometric, X::part>("Rotor::apply", *this * x,
+                                                                  this->reversed());
     }
-    return detail::product_part_of<Product::geometric, X::part>("Rotor::apply", *this * x, this->reversed());
   }
 
   /// The matrix of v -> r v r~ in SO(n), M_ij = <(e_i r)(r e_j)~>_0. Euclidean only.
