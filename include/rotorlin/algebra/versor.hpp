@@ -23,6 +23,7 @@
 
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
+#include "rotorlin/core/finite.hpp"
 
 namespace rotorlin {
 
@@ -39,7 +40,7 @@ struct VersorScale {
 template <class Scalar>
 Scalar scale_near(const Scalar& x) {
   if constexpr (std::floating_point<Scalar>) {
-    return x > Scalar(0) && x - x == Scalar(0) ? std::ldexp(Scalar(1), std::ilogb(x)) : x;
+    return x > Scalar(0) && is_finite(x) ? std::ldexp(Scalar(1), std::ilogb(x)) : x;
   } else {
     return x;
   }

@@ -38,9 +38,11 @@ bool is_finite(const S& x) {
       std::memcpy(&top, reinterpret_cast<const char*>(&x) + at, sizeof(top));
       return (top & 0x7fffu) != 0x7fffu;
     }
-  } else {
-    using std::isfinite;
-    return isfinite(x);
+  } else if constexpr (std::is_floating_point_v<S>) {
+    return std::isfinite(x);
+  } else {  // Eigen's AutoDiffScalar and its like
+    const S zero = x - x;
+    return zero == S(0);
   }
 }
 

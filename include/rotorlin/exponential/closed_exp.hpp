@@ -18,6 +18,7 @@
 #include <cmath>
 #include <limits>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/exponential/small_algebra.hpp"
 
 namespace rotorlin::detail {
@@ -180,7 +181,7 @@ bool closed_exp_of_any_length(const SmallAlgebra<N, Algebra, Scalar>& algebra,
         length = std::max(length, std::abs(b[i]));
     }
     // Euclidean angles end with the numbers; elsewhere a bound that is easy to state
-    if (!algebra.algebra.is_euclidean() && !(sum <= std::numeric_limits<Scalar>::max())) return false;
+    if (!algebra.algebra.is_euclidean() && !is_finite(sum)) return false;
     if (length > Scalar(1)) {
       length = std::ldexp(Scalar(1), std::ilogb(length));
       for (Scalar& x : b) x /= length;
@@ -189,7 +190,7 @@ bool closed_exp_of_any_length(const SmallAlgebra<N, Algebra, Scalar>& algebra,
     }
     if (!closed_exp(algebra, b, length, r)) return false;
     for (int i = 0; i < (1 << (N - 1)); ++i) {
-      if (!(std::abs(r[i]) <= std::numeric_limits<Scalar>::max())) return false;
+      if (!is_finite(r[i])) return false;
     }
   }
   return true;

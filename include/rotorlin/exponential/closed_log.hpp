@@ -14,6 +14,7 @@
 #include <limits>
 #include <numbers>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/exponential/small_algebra.hpp"
 
 namespace rotorlin::detail {
@@ -228,11 +229,11 @@ bool closed_log(const SmallAlgebra<N, Algebra, Scalar>& algebra, const Scalar* r
         return true;
       }
       return split_log(algebra, c, bivector, p, t, s, m, b) &&
-             std::all_of(b, b + bivector.size(), [](const Scalar& x) { return x - x == Scalar(0); });
+             std::all_of(b, b + bivector.size(), [](const Scalar& x) { return is_finite(x); });
     }
     const Scalar factor = angle_by_sine(s, c);
     for (std::size_t i = 0; i < bivector.size(); ++i) b[i] = factor * bivector[i];
-    return factor > Scalar(0);
+    return is_finite(factor);
   }
 }
 

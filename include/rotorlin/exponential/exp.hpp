@@ -15,6 +15,7 @@
 #include "rotorlin/algebra/multivector.hpp"
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/exponential/closed_exp.hpp"
 #include "rotorlin/exponential/invariant_decomposition.hpp"
 
@@ -69,7 +70,7 @@ Rotor<Scalar, P, Q, R> exp_by_squaring(const Bivector<Scalar, P, Q, R>& b, bool 
 template <class Scalar, class Array>
 bool is_within(const Array& array) {
   for (const auto& x : array) {
-    if (!(std::abs(x) <= std::numeric_limits<Scalar>::max())) return false;
+    if (!is_finite(x) || std::abs(x) > std::numeric_limits<Scalar>::max()) return false;
   }
   return true;
 }
@@ -132,8 +133,11 @@ void exp_in_closed_form(const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, 
     for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = static_cast<Wide>(b[static_cast<Index>(i)]);
     std::array<Wide, static_cast<std::size_t>(part_size(Part::even, N))> rotor;
     bool good = closed_exp(algebra, plane, Wide(1), rotor.data());
-    if constexpr (!(Algebra::is_static && Algebra::is_always_euclidean))
+    if constexpr (Algebra::is_static && Algebra::is_always_euclidean) {
+      good = good && is_finite(rotor[0]);  // a cosine: nothing overflows, NaN shows
+    } else {
       good = good && is_within<Scalar>(rotor);
+    }
     if (!good) {
       if (!b.all_finite()) {
         throw_domain("exp: the bivector of ", b.signature(), " has coefficients that are NaN or infinite");

@@ -24,6 +24,7 @@
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/exponential/closed_log.hpp"
 #include "rotorlin/exponential/exp.hpp"
 #include "rotorlin/exponential/invariant_decomposition.hpp"
@@ -184,7 +185,7 @@ void check_rotor(const char* who, const R& r, const SmallAlgebra<N, Algebra, Sca
       const Scalar magnitude = std::abs(x[i]);
       if (metric_of(algebra.algebra, part_masks<N, Part::even>[i]) != 0) total += magnitude * magnitude;
       largest = std::max(largest, magnitude);
-      finite = finite && magnitude <= std::numeric_limits<Scalar>::max();
+      finite = finite && is_finite(x[i]);
     }
     const Scalar tolerance =
         half_digits + Scalar(gathered_rounding) * epsilon * (algebra.is_definite() ? 1 : total);
@@ -200,7 +201,7 @@ void check_rotor(const char* who, const R& r, const SmallAlgebra<N, Algebra, Sca
       }
     }
   }
-  if (good && finite) return;
+  if (good && finite && is_finite(error)) return;
   if (!r.all_finite()) {
     throw_domain(who, ": the rotor of ", r.signature(), " has coefficients that are NaN or infinite");
   }
@@ -233,8 +234,8 @@ template <class Scalar, int N>
 ROTORLIN_INLINE Scalar sine_of_turn(const char* who, const Rotor<Scalar, N>& r) {
   Scalar square(0);
   for (Index i = 1; i < r.size(); ++i) square += r[i] * r[i];
-  if (!(std::abs(square + r[0] * r[0] - Scalar(1)) <=
-        Scalar(8) * std::sqrt(std::numeric_limits<Scalar>::epsilon()))) {
+  const Scalar error = std::abs(square + r[0] * r[0] - Scalar(1));
+  if (!is_finite(error) || error > Scalar(8) * std::sqrt(std::numeric_limits<Scalar>::epsilon())) {
     const SmallAlgebra<N, Signature<N>, Scalar> algebra{Signature<N>{}};
     check_rotor(who, r, algebra, r.coeffs().data());
   }
@@ -299,7 +300,7 @@ Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Sc
   if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
     const Scalar sine = detail::sine_of_turn("slerp", difference), inverse = Scalar(1) / sine;
     const Scalar angle = t * std::atan2(sine, std::abs(difference[0]));
-    if (!(angle - angle == Scalar(0))) detail::throw_domain("slerp: t = ", t, ", expected a number");
+    if (!detail::is_finite(angle)) detail::throw_domain("slerp: t = ", t, ", expected a number");
     // start (cos + sin B) with start difference = end
     const Scalar turned_cosine = std::cos(angle), turned_sine = std::sin(angle);  // one call
     const Scalar of_end = sine > Scalar(0) ? turned_sine * inverse : t;
