@@ -5,18 +5,19 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <concepts>
 #include <limits>
 #include <utility>
 
-#include "rotorlin/core/finite.hpp"
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/vector.hpp"
 #include "rotorlin/algebra/versor.hpp"
+#include "rotorlin/core/finite.hpp"
 
 namespace rotorlin {
 
@@ -38,22 +39,22 @@ inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1;
 /// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
 template <class Scalar, int N>
 void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
-  using Square = Eigen::Matrix<Scalar, octet, octet, Eigen::ColMajor>;
-  Square low = Square::Zero();
+  Scalar low[octet][octet] = {};  // [column][row]
   for (unsigned j = 0; j < octet; ++j) {
-    low(j, j) = Scalar(parity_sign(j)) * v[0];
-    for (unsigned k = 1; k < 4 && k < n; ++k) {
-      low(j, j ^ (1u << (k - 1))) = Scalar(parity_sign(j >> k)) * v[k];
-    }
+    low[j][j] = Scalar(parity_sign(j)) * v[0];
+    for (unsigned k = 1; k < 4 && k < n; ++k)
+      low[j ^ (1u << (k - 1))][j] = Scalar(parity_sign(j >> k)) * v[k];
   }
   for (unsigned h = 0; h < x.cols(); ++h) {
-    Eigen::Matrix<Scalar, octet, 1> sum;
-    sum.noalias() = low.lazyProduct(x.col(h));
-    sum *= Scalar(parity_sign(h));
-    for (unsigned k = 4; k < n; ++k) {
-      sum += (Scalar(parity_sign(h >> (k - 3))) * v[k]) * x.col(h ^ (1u << (k - 4)));
-    }
-    out.col(h) = sum;
+    Scalar sum[octet] = {};
+    const auto add = [&](const Scalar* values, Scalar factor) {
+      for (int i = 0; i < octet; ++i) sum[i] += factor * values[i];
+    };
+    const Scalar* own = x.data() + h * octet;
+    for (int j = 0; j < octet; ++j) add(low[j], Scalar(parity_sign(h)) * own[j]);
+    for (unsigned k = 4; k < n; ++k)
+      add(x.data() + (h ^ (1u << (k - 4))) * octet, Scalar(parity_sign(h >> (k - 3))) * v[k]);
+    std::copy(sum, sum + octet, out.data() + h * octet);
   }
 }
 
@@ -198,10 +199,10 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     return result[0] < Scalar(0) ? -result : result;
   }
 
-  /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that is
-  /// a division by the norm. From n = 4 on r r~ may have a part of grade 4. n = 4 and 5, in any signature: the
-  /// polar part r (r~ r)^(-1/2). n >= 6, Euclidean: the rotor of the rotation matrix nearest to v -> r v r~,
-  /// which is the nearest rotor up to the square of the drift.
+  /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that
+  /// is a division by the norm. From n = 4 on r r~ may have a part of grade 4. n = 4 and 5, in any signature:
+  /// the polar part r (r~ r)^(-1/2). n >= 6, Euclidean: the rotor of the rotation matrix nearest to v -> r v
+  /// r~, which is the nearest rotor up to the square of the drift.
   ///
   /// \throws std::domain_error where r has coefficients that are NaN or infinite;
   ///         std::invalid_argument where no rotor is near, and for n >= 6 in other signatures.
@@ -225,7 +226,8 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       return (scaled / scaled.norm()).nearest_rotor();
     } else {
       if (!this->signature().is_euclidean()) {
-        detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(), ", expected n <= 5 or Cl(n)");
+        detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(),
+                              ", expected n <= 5 or Cl(n)");
       }
       const Rotor<Scalar, N> euclidean(this->dimension(), this->coeffs());
       return {this->signature(), euclidean.normalized().coeffs()};
