@@ -6,6 +6,7 @@
 
 #include <Eigen/Core>
 #include <array>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -36,22 +37,22 @@ inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1;
 /// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
 template <class Scalar, int N>
 void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Octets<Scalar, N>& out) {
-  using Square = Eigen::Matrix<Scalar, octet, octet, Eigen::ColMajor>;
-  Square low = Square::Zero();
+  Scalar low[octet][octet] = {};  // [column][row]
   for (unsigned j = 0; j < octet; ++j) {
-    low(j, j) = Scalar(parity_sign(j)) * v[0];
-    for (unsigned k = 1; k < 4 && k < n; ++k) {
-      low(j, j ^ (1u << (k - 1))) = Scalar(parity_sign(j >> k)) * v[k];
-    }
+    low[j][j] = Scalar(parity_sign(j)) * v[0];
+    for (unsigned k = 1; k < 4 && k < n; ++k)
+      low[j ^ (1u << (k - 1))][j] = Scalar(parity_sign(j >> k)) * v[k];
   }
   for (unsigned h = 0; h < x.cols(); ++h) {
-    Eigen::Matrix<Scalar, octet, 1> sum;
-    sum.noalias() = low.lazyProduct(x.col(h));
-    sum *= Scalar(parity_sign(h));
-    for (unsigned k = 4; k < n; ++k) {
-      sum += (Scalar(parity_sign(h >> (k - 3))) * v[k]) * x.col(h ^ (1u << (k - 4)));
-    }
-    out.col(h) = sum;
+    Scalar sum[octet] = {};
+    const auto add = [&](const Scalar* values, Scalar factor) {
+      for (int i = 0; i < octet; ++i) sum[i] += factor * values[i];
+    };
+    const Scalar* own = x.data() + h * octet;
+    for (int j = 0; j < octet; ++j) add(low[j], Scalar(parity_sign(h)) * own[j]);
+    for (unsigned k = 4; k < n; ++k)
+      add(x.data() + (h ^ (1u << (k - 4))) * octet, Scalar(parity_sign(h >> (k - 3))) * v[k]);
+    std::copy(sum, sum + octet, out.data() + h * octet);
   }
 }
 

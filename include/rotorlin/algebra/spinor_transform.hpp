@@ -13,6 +13,9 @@
 
 namespace rotorlin::detail {
 
+/// Of the transform, for n <= max_dimension.
+inline constexpr int max_spinor_length = 64;
+
 /// Walsh-Hadamard transform of L packs, in registers where they fit.
 template <int L, class P>
 ROTORLIN_INLINE void hadamard(P* v) {
@@ -141,6 +144,55 @@ void spinor_leave(const SpinorBasis& basis, const std::uint16_t* source, int hal
       matrices += (basis.size() / 2) * W;
     }
   });
+}
+
+/// The sums and differences of a Walsh-Hadamard transform, in the order of `hadamard`, not unrolled.
+template <class S>
+void hadamard_loop(S* v, Index length) {
+  for (Index step = length / 2; step > 0; step /= 2) {
+    for (Index i = 0; i < length; i += 2 * step) {
+      for (Index j = i; j < i + step; ++j) {
+        const S sum = v[j] + v[j + step];
+        v[j + step] = v[j] - v[j + step];
+        v[j] = sum;
+      }
+    }
+  }
+}
+
+/// spinor_enter<S, 1> in little code, for what is done once for new parameters.
+template <class S>
+void spinor_enter_once(const SpinorBasis& basis, const std::uint16_t* source, int halves,
+                       const S* coefficients, S* matrices) {
+  const Index order = basis.order, length = basis.length(), columns = basis.real_order();
+  const float* sign = basis.sign.data();
+  for (int half = 0; half < halves; ++half, matrices += basis.size() / 2) {
+    for (Index a = 0; a < basis.field * order; ++a, source += length, sign += length) {
+      S v[max_spinor_length];
+      for (Index t = 0; t < length; ++t) v[t] = coefficients[source[t]] * static_cast<S>(sign[t]);
+      hadamard_loop(v, length);
+      S* column = matrices + a / order * order;
+      for (Index t = 0; t < length; ++t) column[t * columns + ((t & (order - 1)) ^ (a % order))] = v[t];
+    }
+  }
+}
+
+/// The inverse of spinor_enter_once.
+template <class S>
+void spinor_leave_once(const SpinorBasis& basis, const std::uint16_t* source, int halves, const S* matrices,
+                       S* coefficients) {
+  const Index order = basis.order, length = basis.length(), columns = basis.real_order();
+  const float* sign = basis.sign.data();
+  const S scale = S(1) / static_cast<S>(length);
+  for (int half = 0; half < halves; ++half, matrices += basis.size() / 2) {
+    for (Index a = 0; a < basis.field * order; ++a, source += length, sign += length) {
+      S v[max_spinor_length];
+      const S* column = matrices + a / order * order;
+      for (Index t = 0; t < length; ++t) v[t] = column[t * columns + ((t & (order - 1)) ^ (a % order))];
+      hadamard_loop(v, length);
+      for (Index t = 0; t < length; ++t) coefficients[source[t]] = v[t] * (scale * static_cast<S>(sign[t]));
+    }
+  }
 }
 
 /// spinor_enter for a single sample, vectorised along the rows of its matrices. `rows` is scratch, 2^n.

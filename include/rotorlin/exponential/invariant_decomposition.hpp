@@ -10,7 +10,7 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/Jacobi>
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -79,14 +79,18 @@ class InvariantDecomposition {
     octets(static_cast<int>(n));  // so that `rotor` allocates nothing
     basis_.setIdentity(n, n);
     angles_.setZero(n / 2);
-    const Scalar scale = b.size() > 0 ? b.coeffs().cwiseAbs().maxCoeff() : Scalar(0);
+    Scalar scale(0);
+    for (Index k = 0; k < b.size(); ++k) scale = std::max(scale, std::abs(b[k]));
     if (scale == Scalar(0)) return;
-    Basis skew = b.to_skew_matrix() / scale;
+    Basis skew = b.to_skew_matrix();
+    for (Index j = 0; j < n; ++j) {
+      for (Index i = 0; i < n; ++i) skew(i, j) /= scale;
+    }
     tridiagonalize(skew);
     Half half = Half::Zero(n - n / 2, n / 2);
     for (Index i = 0; i + 1 < n; ++i) half((i + 1) / 2, i / 2) = i % 2 == 0 ? skew(i, i + 1) : skew(i + 1, i);
     diagonalize(half);
-    angles_ = scale * half.diagonal();
+    for (Index p = 0; p < num_planes(); ++p) angles_[p] = scale * half(p, p);
     if (!detail::all_finite(angles_)) {
       detail::throw_domain("InvariantDecomposition: the angles of the bivector of ", b.signature(),
                            " overflow, its largest coefficient is ", scale);
@@ -184,32 +188,55 @@ class InvariantDecomposition {
       detail::throw_invalid("InvariantDecomposition::phi: bivector of ", h.signature(),
                             ", expected one of Cl(", dimension(), ")");
     }
-    using Block = Eigen::Matrix<Scalar, 2, 2, Eigen::ColMajor>;
-    const Block turn{{Scalar(0), Scalar(1)}, {Scalar(-1), Scalar(0)}};
-    const auto scaled_rotation = [&](Scalar angle) {
-      const Block rotation = std::cos(angle) * Block::Identity() + Scalar(sign) * std::sin(angle) * turn;
-      return Block(detail::sinc(angle) * rotation);
-    };
-    Basis product, k;
-    product.noalias() = h.to_skew_matrix().lazyProduct(basis_);
-    k.noalias() = basis_.transpose().lazyProduct(product);
-    for (Index q = 0; q < num_planes(); ++q) {
-      for (Index p = 0; p < q; ++p) {
-        const Block block = k.template block<2, 2>(2 * p, 2 * q);
-        const Block turned = turn * block * turn;
-        k.template block<2, 2>(2 * p, 2 * q) =
-            Scalar(0.5) * (scaled_rotation(angles_[p] - angles_[q]) * (block - turned) +
-                           scaled_rotation(angles_[p] + angles_[q]) * (block + turned));
+    const Index n = dimension(), planes = num_planes();
+    // k = basis^T H basis, H the skew matrix of h, in its upper triangle
+    const Basis skew = h.to_skew_matrix();
+    Basis product = Basis::Zero(n, n), k = Basis::Zero(n, n);
+    add_product(skew, basis_, product);
+    for (Index j = 0; j < n; ++j) {
+      for (Index i = 0; i < j; ++i) {
+        for (Index l = 0; l < n; ++l) k(i, j) += basis_(l, i) * product(l, j);
       }
     }
-    const Index null = 2 * num_planes();
-    for (Index p = 0; null < dimension() && p < num_planes(); ++p) {
-      const Eigen::Matrix<Scalar, 2, 1> column = k.template block<2, 1>(2 * p, null);
-      k.template block<2, 1>(2 * p, null) = scaled_rotation(angles_[p]) * column;
+    // a 2 x 2 block, or (second column zero) a part of the null column, rotated by an angle and scaled
+    struct Block {
+      Scalar a, b, c, d;  // [a b; c d]
+    };
+    const auto turned = [&](const Block& x, Scalar angle) {
+      const Scalar cosine = detail::sinc(angle) * std::cos(angle);
+      const Scalar sine = detail::sinc(angle) * (Scalar(sign) * std::sin(angle));
+      return Block{cosine * x.a + sine * x.c, cosine * x.b + sine * x.d, cosine * x.c - sine * x.a,
+                   cosine * x.d - sine * x.b};
+    };
+    for (Index q = 0; q < planes; ++q) {
+      for (Index p = 0; p < q; ++p) {
+        const Block x{k(2 * p, 2 * q), k(2 * p, 2 * q + 1), k(2 * p + 1, 2 * q), k(2 * p + 1, 2 * q + 1)};
+        // x -+ J x J, with J = [0 1; -1 0]: what turns by the difference of the angles, and by their sum
+        const Block minus = turned({x.a + x.d, x.b - x.c, x.c - x.b, x.d + x.a}, angles_[p] - angles_[q]);
+        const Block plus = turned({x.a - x.d, x.b + x.c, x.c + x.b, x.d - x.a}, angles_[p] + angles_[q]);
+        k(2 * p, 2 * q) = (minus.a + plus.a) / 2;
+        k(2 * p, 2 * q + 1) = (minus.b + plus.b) / 2;
+        k(2 * p + 1, 2 * q) = (minus.c + plus.c) / 2;
+        k(2 * p + 1, 2 * q + 1) = (minus.d + plus.d) / 2;
+      }
     }
-    k.template triangularView<Eigen::StrictlyLower>() = -k.transpose();
-    product.noalias() = basis_.lazyProduct(k);
-    k.noalias() = product.lazyProduct(basis_.transpose());
+    for (Index p = 0; 2 * planes < n && p < planes; ++p) {
+      const Block x = turned({k(2 * p, n - 1), Scalar(0), k(2 * p + 1, n - 1), Scalar(0)}, angles_[p]);
+      k(2 * p, n - 1) = x.a;
+      k(2 * p + 1, n - 1) = x.c;
+    }
+    for (Index j = 0; j < n; ++j) {
+      k(j, j) = Scalar(0);
+      for (Index i = 0; i < j; ++i) k(j, i) = -k(i, j);
+    }
+    product.setZero();
+    add_product(basis_, k, product);
+    k.setZero();
+    for (Index j = 0; j < n; ++j) {
+      for (Index l = 0; l < n; ++l) {
+        for (Index i = 0; i < n; ++i) k(i, j) += product(i, l) * basis_(j, l);
+      }
+    }
     return detail::skew_part<BivectorType>(Signature<N>(dimension()), k);
   }
 
@@ -218,7 +245,35 @@ class InvariantDecomposition {
   using Half = Eigen::Matrix<Scalar, N == Dynamic ? Dynamic : half_max, N == Dynamic ? Dynamic : max_planes,
                              Eigen::ColMajor, half_max, max_planes>;
   using Column = Eigen::Matrix<Scalar, Dynamic, 1, Eigen::ColMajor, max_n, 1>;
-  using Rotation = Eigen::JacobiRotation<Scalar>;
+
+  // Plain loops: for a matrix of 14 rows Eigen's expressions are no faster, and each takes its time to
+  // compile.
+
+  static void add_product(const Basis& a, const Basis& b, Basis& c) {
+    for (Index j = 0; j < c.cols(); ++j) {
+      for (Index l = 0; l < a.cols(); ++l) {
+        for (Index i = 0; i < c.rows(); ++i) c(i, j) += a(i, l) * b(l, j);
+      }
+    }
+  }
+
+  /// Columns p and q of m become c p - s q and s p + c q.
+  template <class M>
+  static void rotate_columns(M& m, Index p, Index q, Scalar c, Scalar s) {
+    for (Index i = 0; i < m.rows(); ++i) {
+      const Scalar x = m(i, p), y = m(i, q);
+      m(i, p) = c * x - s * y;
+      m(i, q) = s * x + c * y;
+    }
+  }
+  template <class M>
+  static void rotate_rows(M& m, Index p, Index q, Scalar c, Scalar s) {
+    for (Index j = 0; j < m.cols(); ++j) {
+      const Scalar x = m(p, j), y = m(q, j);
+      m(p, j) = c * x - s * y;
+      m(q, j) = s * x + c * y;
+    }
+  }
 
   /// Room for three even (or odd) elements of n dimensions, a thread's own: the stack may be too small.
   static std::array<detail::Octets<Scalar, N>, 3>& octets(int n) {
@@ -266,21 +321,32 @@ class InvariantDecomposition {
     const Index n = skew.rows();
     // far below rounding (the largest entry is 1), and still a square that has all its digits
     const Scalar negligible = std::numeric_limits<Scalar>::min() / std::numeric_limits<Scalar>::epsilon();
+    Scalar w[max_n], image[max_n];
     for (Index k = 0; k + 2 < n; ++k) {
-      const Index rest = n - k - 1;
-      Column w = skew.col(k).tail(rest);
-      const Scalar off_diagonal = w.tail(rest - 1).squaredNorm();
+      const Index first = k + 1;
+      Scalar off_diagonal(0);
+      for (Index i = first; i < n; ++i) w[i] = skew(i, k);
+      for (Index i = first + 1; i < n; ++i) off_diagonal += w[i] * w[i];
       if (off_diagonal <= negligible) continue;
-      const Scalar length = std::sqrt(w[0] * w[0] + off_diagonal);
-      w[0] += std::copysign(length, w[0]);
-      const Scalar beta = Scalar(2) / (w[0] * w[0] + off_diagonal);
-      const Column image = beta * (skew.bottomRows(rest).rightCols(rest).lazyProduct(w));
-      skew.bottomRows(rest).rightCols(rest) +=
-          w.lazyProduct(image.transpose()) - image.lazyProduct(w.transpose());
-      skew(k + 1, k) = -std::copysign(length, w[0]);
-      skew(k, k + 1) = -skew(k + 1, k);
-      const Column projection = beta * basis_.rightCols(rest).lazyProduct(w);
-      basis_.rightCols(rest) -= projection.lazyProduct(w.transpose());
+      const Scalar length = std::copysign(std::sqrt(w[first] * w[first] + off_diagonal), w[first]);
+      w[first] += length;
+      const Scalar beta = Scalar(2) / (w[first] * w[first] + off_diagonal);
+      for (Index i = first; i < n; ++i) image[i] = Scalar(0);
+      for (Index j = first; j < n; ++j) {
+        for (Index i = first; i < n; ++i) image[i] += skew(i, j) * (beta * w[j]);
+      }
+      for (Index j = first; j < n; ++j) {
+        for (Index i = first; i < n; ++i) skew(i, j) += w[i] * image[j] - image[i] * w[j];
+      }
+      skew(first, k) = -length;
+      skew(k, first) = length;
+      for (Index i = 0; i < n; ++i) image[i] = Scalar(0);  // now basis w, times beta
+      for (Index j = first; j < n; ++j) {
+        for (Index i = 0; i < n; ++i) image[i] += basis_(i, j) * (beta * w[j]);
+      }
+      for (Index j = first; j < n; ++j) {
+        for (Index i = 0; i < n; ++i) basis_(i, j) -= image[i] * w[j];
+      }
     }
   }
 
@@ -288,18 +354,26 @@ class InvariantDecomposition {
   /// and the odd basis vectors.
   void diagonalize(Half& half) {
     const Index planes = half.cols();
-    const auto rotate_rows = [&](Index p, Index q, const Rotation& rotation) {
-      half.applyOnTheLeft(p, q, rotation.adjoint());
-      basis_.applyOnTheRight(2 * p, 2 * q, rotation);
+    const auto rotate_left = [&](Index p, Index q, Scalar c, Scalar s) {
+      rotate_rows(half, p, q, c, s);
+      rotate_columns(basis_, 2 * p, 2 * q, c, s);
+    };
+    // the rotation after which (x, y) is (r, 0)
+    const auto givens = [](Scalar x, Scalar y) {
+      const Scalar r = std::hypot(x, y);
+      return r == Scalar(0) ? std::pair(Scalar(1), Scalar(0)) : std::pair(x / r, -y / r);
     };
     if (half.rows() > planes) {  // odd n: the last row is rotated into the others
       for (Index p = 0; p < planes; ++p) {
-        Rotation rotation;
-        rotation.makeGivens(half(p, p), half(p + 1, p));
-        rotate_rows(p, p + 1, rotation);
+        const auto [c, s] = givens(half(p, p), half(p + 1, p));
+        rotate_left(p, p + 1, c, s);
       }
     }
-    const Scalar negligible = std::numeric_limits<Scalar>::epsilon() / 2 * half.cwiseAbs().maxCoeff();
+    Scalar largest(0);
+    for (Index j = 0; j < planes; ++j) {
+      for (Index i = 0; i < half.rows(); ++i) largest = std::max(largest, std::abs(half(i, j)));
+    }
+    const Scalar negligible = std::numeric_limits<Scalar>::epsilon() / 2 * largest;
     bool done = false;
     for (int sweep = 0; sweep < 30 && !done; ++sweep) {
       done = true;
@@ -307,13 +381,17 @@ class InvariantDecomposition {
         for (Index p = 0; p < q; ++p) {
           if (std::abs(half(p, q)) <= negligible && std::abs(half(q, p)) <= negligible) continue;
           done = false;
-          Rotation rotation;  // first the 2 x 2 block becomes symmetric, then diagonal
-          rotation.makeGivens(half(p, p) + half(q, q), half(q, p) - half(p, q));
-          rotate_rows(p, q, rotation);
-          if (rotation.makeJacobi(half(p, p), half(p, q), half(q, q))) {
-            rotate_rows(p, q, rotation);
-            half.applyOnTheRight(p, q, rotation);
-            basis_.applyOnTheRight(2 * p + 1, 2 * q + 1, rotation);
+          // first the 2 x 2 block becomes symmetric, then diagonal (Golub and Van Loan 2013, 8.5.2)
+          const auto [c, s] = givens(half(p, p) + half(q, q), half(q, p) - half(p, q));
+          rotate_left(p, q, c, s);
+          const Scalar off_diagonal = half(p, q);
+          if (std::abs(off_diagonal) > std::numeric_limits<Scalar>::min()) {
+            const Scalar tau = (half(q, q) - half(p, p)) / (2 * off_diagonal);
+            const Scalar t = std::copysign(Scalar(1) / (std::abs(tau) + std::hypot(Scalar(1), tau)), tau);
+            const Scalar cosine = Scalar(1) / std::sqrt(Scalar(1) + t * t), sine = t * cosine;
+            rotate_left(p, q, cosine, sine);
+            rotate_columns(half, p, q, cosine, sine);
+            rotate_columns(basis_, 2 * p + 1, 2 * q + 1, cosine, sine);
           }
           half(p, q) = half(q, p) = Scalar(0);  // but for rounding
         }
@@ -328,14 +406,13 @@ class InvariantDecomposition {
       for (Index q = p + 1; q < num_planes(); ++q) {
         if (std::abs(angles_[q]) > std::abs(angles_[largest])) largest = q;
       }
-      if (largest != p) {
-        std::swap(angles_[p], angles_[largest]);
-        basis_.col(2 * p).swap(basis_.col(2 * largest));
-        basis_.col(2 * p + 1).swap(basis_.col(2 * largest + 1));
-      }
-      if (angles_[p] < Scalar(0)) {
-        angles_[p] = -angles_[p];
-        basis_.col(2 * p + 1) = -basis_.col(2 * p + 1);
+      std::swap(angles_[p], angles_[largest]);
+      const Scalar sign = angles_[p] < Scalar(0) ? Scalar(-1) : Scalar(1);
+      angles_[p] *= sign;
+      for (Index i = 0; i < dimension(); ++i) {
+        std::swap(basis_(i, 2 * p), basis_(i, 2 * largest));
+        std::swap(basis_(i, 2 * p + 1), basis_(i, 2 * largest + 1));
+        basis_(i, 2 * p + 1) *= sign;
       }
     }
   }

@@ -128,8 +128,8 @@ struct SpinorKernel {
     const int right_halves = pair.n % 2 == 1 ? 1 : 2;
     Wide* r = memory.reserve(4 * half_size);
     Wide* s = r + half_size;
-    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.left_even, r);
-    spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, pair.right_even, s);
+    spinor_enter_once(basis, basis.even_source.data(), 1, pair.left_even, r);
+    spinor_enter_once(basis, basis.even_source.data(), 1, pair.right_even, s);
     if (right_halves == 2) {  // h s h^-1 turns the sign of the blades that hold e_n
       const BladeTable& blades = blade_table(pair.n);
       Wide* turned = s + 2 * half_size;
@@ -137,7 +137,7 @@ struct SpinorKernel {
         const bool last = (blades.even[static_cast<std::size_t>(i)] >> (pair.n - 1)) & 1;
         turned[i] = last ? -pair.right_even[i] : pair.right_even[i];
       }
-      spinor_enter<Wide, 1>(basis, basis.even_source.data(), 1, turned, s + half_size);
+      spinor_enter_once(basis, basis.even_source.data(), 1, turned, s + half_size);
     }
     fill(basis, r, s, right_halves, alpha, false, weights.forward);
     if (with_adjoint) fill(basis, r, s, right_halves, Wide(1), true, weights.adjoint);
@@ -247,7 +247,7 @@ struct SpinorKernel {
     Wide* coefficients = matrices + size / 2;
     const auto transform = [&](const S* even) {
       for (Index i = 0; i < size / 2; ++i) matrices[i] = static_cast<Wide>(even[i]);
-      spinor_leave<Wide, 1>(basis, basis.source.data(), 1, matrices, coefficients);
+      spinor_leave_once(basis, basis.source.data(), 1, matrices, coefficients);
     };
     transform(sums);
     dot = coefficients[0];

@@ -12,12 +12,14 @@
 #include "rotorlin/layers/rotor/chunking.hpp"
 #include "rotorlin/layers/rotor/kernel_pass.hpp"
 #include "rotorlin/layers/rotor/weights.hpp"
+#include "rotorlin/linalg/products.hpp"
 
 namespace rotorlin::detail {
 
 /// The calls of a pass (pass.hpp), and the same for a whole batch at once.
 template <class S>
 class DensePass {
+  using Op = linalg::Op;
   static constexpr int lanes = native_lanes<S>;
 
  public:
@@ -39,13 +41,13 @@ class DensePass {
   void forward(const S* x_tile, const S*, S* y_tile, Arena<S>) const {
     const Eigen::Map<const Matrix<S>> x(x_tile, W, shape_.in);
     Eigen::Map<Matrix<S>> y(y_tile, W, shape_.out);
-    y.noalias() = x * weights_.dense().transpose();
+    linalg::gemm<S>(1, x, Op::plain, weights_.dense(), Op::transposed, 0, y);
     for (Index f = 0; f < bias_.size(); ++f) {
       for (Index k = 0; k < W; ++k) y(k, f) += bias_scale_ * bias_[f];
     }
   }
   void forward_batch(const ConstMatrixRef<S>& x, MatrixRef<S>& y) const {
-    y.noalias() = weights_.dense() * x;
+    linalg::gemm<S>(1, weights_.dense(), Op::plain, x, Op::plain, 0, y);
     for (Index sample = 0; sample < y.cols() && bias_.size() > 0; ++sample) {
       for (Index f = 0; f < bias_.size(); ++f) y(f, sample) += bias_scale_ * bias_[f];
     }
@@ -57,16 +59,19 @@ class DensePass {
   void backward(const S* x_tile, const S*, const S* grad_y_tile, S scale, S* grad_domain, S* sums,
                 Arena<S>) const {
     const Eigen::Map<const Matrix<S>> x(x_tile, lanes, shape_.in), g(grad_y_tile, lanes, shape_.out);
-    Eigen::Map<Matrix<S>>(grad_domain, lanes, shape_.in).noalias() += scale * g * weights_.dense();
-    Eigen::Map<Matrix<S>>(sums, shape_.out, shape_.in).noalias() += g.transpose() * x;
+    linalg::gemm<S>(scale, g, Op::plain, weights_.dense(), Op::plain, 1,
+                    Eigen::Map<Matrix<S>>(grad_domain, lanes, shape_.in));
+    linalg::gemm<S>(1, g, Op::transposed, x, Op::plain, 1,
+                    Eigen::Map<Matrix<S>>(sums, shape_.out, shape_.in));
   }
   void leave_gradient(const S* grad_domain, S* grad_x_tile, Arena<S>) const {
     std::copy(grad_domain, grad_domain + domain_size(), grad_x_tile);
   }
   void backward_batch(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
                       S* sums) const {
-    grad_x.noalias() = weights_.dense().transpose() * grad_y;
-    Eigen::Map<Matrix<S>>(sums, shape_.out, shape_.in).noalias() = grad_y * x.transpose();
+    linalg::gemm<S>(1, weights_.dense(), Op::transposed, grad_y, Op::plain, 0, grad_x);
+    linalg::gemm<S>(1, grad_y, Op::plain, x, Op::transposed, 0,
+                    Eigen::Map<Matrix<S>>(sums, shape_.out, shape_.in));
   }
 
   void finish(S* sums, Wide<S>* partial, PackBuffer<Wide<S>>& wide) const {
@@ -81,8 +86,9 @@ class DensePass {
       });
       const Matrix<S>& blocks = weights_.template of<K>()[static_cast<std::size_t>(p)].blocks;
       for (Index part = 0; part < 2; ++part) {  // gx x^T = M^T (g x^T)
-        pair_sums.middleCols(part * block, block).noalias() =
-            blocks.middleCols(part * block, block).transpose() * gradient.middleCols(part * block, block);
+        linalg::gemm<S>(1, blocks.middleCols(part * block, block), Op::transposed,
+                        gradient.middleCols(part * block, block), Op::plain, 0,
+                        pair_sums.middleCols(part * block, block));
       }
       Wide<S>* own = partial + p * (2 * bivectors + 1);
       K::finish_gradient(shape_.n, pair_sums.data(), own, own + bivectors, own[2 * bivectors], wide);
