@@ -15,12 +15,14 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 
 namespace rotorlin {
@@ -30,13 +32,21 @@ struct RotorEncoderLinearOptions {
   Index width = 1;  ///< rotor pairs in parallel for each chunk of rank features, rounded up to a power of two
   bool bias = true;
   std::uint64_t seed = 0;
+
+  static constexpr auto fields() {
+    using O = RotorEncoderLinearOptions;
+    return std::tuple(option_field("rank", &O::rank, 1), option_field("width", &O::width, 1),
+                      option_field("bias", &O::bias));
+  }
 };
 
 /// A layer of rank <= `rank`. Parameters: those of the encoder, a RotorLinear in -> the power of two next to
 /// rank without a bias; D (out x rank, column-major); the bias (out).
 template <class S>
-class RotorEncoderLinear : public LayerBase<RotorEncoderLinear<S>, S> {
-  using Base = LayerBase<RotorEncoderLinear, S>;
+class RotorEncoderLinear : public OptionsLayer<RotorEncoderLinear<S>, S, RotorEncoderLinearOptions> {
+  using Base = OptionsLayer<RotorEncoderLinear, S, RotorEncoderLinearOptions>;
+  using Uninitialised = typename Base::Uninitialised;
+  friend Base;
   using Rotors = RotorLinear<S>;
 
  public:
@@ -53,22 +63,27 @@ class RotorEncoderLinear : public LayerBase<RotorEncoderLinear<S>, S> {
   /// Rotors as of RotorLinear, D uniform at the scale of DenseLinear, bias zero. \throws
   /// std::invalid_argument for in < 2, out < 1, width < 1, or a rank of less than 1 or more than in or out.
   RotorEncoderLinear(Index in, Index out, const Options& options = {})
-      : RotorEncoderLinear(in, out, options, make_rotors(in, out, options)) {}
+      : RotorEncoderLinear(Uninitialised{}, in, out, options) {
+    this->parameters().head(encoder_size()) = make_rotors(in, options).parameters();
+    const double bound = std::sqrt(6.0 / static_cast<double>(rank()));
+    Random(options.seed).fill_uniform(decoder(), -bound, bound);
+  }
 
-  const Options& options() const { return options_; }
-  Index rank() const { return options_.rank; }
+  Index rank() const { return this->options().rank; }
+  /// Parameters of the encoder: where D begins.
+  Index encoder_size() const { return this->bias_offset() - this->out_features() * rank(); }
   /// A copy of the encoder with its present parameters.
   Rotors encoder() const {
-    Rotors rotors = make_rotors(this->in_features(), this->out_features(), options_);
-    rotors.parameters() = this->parameters().head(encoder_size_);
+    Rotors rotors = make_rotors(this->in_features(), this->options());
+    rotors.parameters() = this->parameters().head(encoder_size());
     return rotors;
   }
   /// D, out x rank.
   Eigen::Map<Matrix<S>> decoder() { return decoder_of(this->parameters().data()); }
   Eigen::Map<const Matrix<S>> decoder() const {
-    return {this->parameters().data() + encoder_size_, this->out_features(), rank()};
+    return {this->parameters().data() + encoder_size(), this->out_features(), rank()};
   }
-  ParameterRange linear_parameters() const { return {encoder_size_, decoder().size()}; }
+  ParameterRange linear_parameters() const { return {encoder_size(), decoder().size()}; }
   Matrix<S> to_dense() const { return decoder() * encoder().to_dense().topRows(rank()); }
 
   /// Sets D to the least squares for outputs y (out x batch) at inputs x (in x batch), with the bias as it
@@ -107,95 +122,55 @@ class RotorEncoderLinear : public LayerBase<RotorEncoderLinear<S>, S> {
     Rotors& rotors = *workspace.rotors_;
     rotors.zero_gradients();
     rotors.backward(x, grad_features, grad_x, workspace.passes_);
-    this->gradients().head(encoder_size_) += rotors.gradients();
+    this->gradients().head(encoder_size()) += rotors.gradients();
     decoder_of(this->gradients().data()).noalias() += grad_y * features.topRows(rank()).transpose();
     if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
   }
 
-  Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"rank", detail::option_text(options_.rank)},
-            {"width", detail::option_text(options_.width)},
-            {"bias", detail::option_text(this->has_bias())}};
-  }
-  static RotorEncoderLinear from_description(const Description& description) {
-    return RotorEncoderLinear(detail::option<Index>(description, "in"),
-                              detail::option<Index>(description, "out"), options_of(description));
-  }
-  /// Number of parameters of that layer, without making it.
-  static Index count_parameters(const Description& description) {
-    const auto in = detail::option<Index>(description, "in");
-    const auto out = detail::option<Index>(description, "out");
-    const Options options = options_of(description);
-    check(in, out, options);
-    const Index encoder = Rotors::count_parameters({{"in", detail::option_text(in)},
-                                                    {"out", detail::option_text(features(options))},
-                                                    {"chunk", "0"},
-                                                    {"in_chunks", "0"},
-                                                    {"out_chunks", "0"},
-                                                    {"width", detail::option_text(options.width)},
-                                                    {"single_rotor", "false"},
-                                                    {"bias", "false"},
-                                                    {"bias_inside_alpha", "false"}});
-    return detail::checked_sum(detail::checked_sum(encoder, detail::checked_product(out, options.rank)),
-                               options.bias ? out : 0);
-  }
-
  private:
-  RotorEncoderLinear(Index in, Index out, const Options& options, const Rotors& rotors)
-      : Base(in, out,
-             detail::checked_sum(rotors.num_parameters(), detail::checked_product(out, options.rank)),
-             options.bias),
-        options_(options),
-        encoder_size_(rotors.num_parameters()) {
-    this->parameters().head(encoder_size_) = rotors.parameters();
-    const double bound = std::sqrt(6.0 / static_cast<double>(rank()));
-    Random(options.seed).fill_uniform(decoder(), -bound, bound);
+  RotorEncoderLinear(Uninitialised tag, Index in, Index out, const Options& options)
+      : Base(tag, in, out, options) {}
+
+  static Index count_weights(Index in, Index out, const Options& options) {
+    if (in < 2 || options.rank > in || options.rank > out) {
+      detail::throw_invalid(type_name, ": in = ", in, ", out = ", out, ", rank = ", options.rank,
+                            "; expected in >= 2 and a rank of at most in and out");
+    }
+    Description rotors = make_rotors(2, {.rank = 2}).describe();
+    rotors["in"] = detail::option_text(in);
+    rotors["out"] = detail::option_text(features(options));
+    rotors["width"] = detail::option_text(options.width);
+    rotors["chunk"] = rotors["in_chunks"] = rotors["out_chunks"] = "0";
+    return detail::checked_sum(Rotors::count_parameters(rotors), detail::checked_product(out, options.rank));
   }
 
-  static Options options_of(const Description& description) {
-    return {detail::option<Index>(description, "rank"), detail::option<Index>(description, "width"),
-            detail::option<bool>(description, "bias")};
-  }
-  static void check(Index in, Index out, const Options& options) {
-    if (in < 2 || out < 1 || options.rank < 1 || options.rank > in || options.rank > out ||
-        options.width < 1) {
-      detail::throw_invalid(type_name, ": in = ", in, ", out = ", out, ", rank = ", options.rank,
-                            ", width = ", options.width,
-                            "; expected in >= 2, a rank from 1 to the smaller of in and out, width >= 1");
-    }
-  }
   static Index features(const Options& options) {
     const auto power = static_cast<Index>(std::bit_ceil(static_cast<std::size_t>(options.rank)));
     return power < 2 ? 2 : power;
   }
-  static Rotors make_rotors(Index in, Index out, const Options& options) {
-    check(in, out, options);
+  static Rotors make_rotors(Index in, const Options& options) {
     return Rotors(in, features(options), {.width = options.width, .bias = false, .seed = options.seed});
   }
 
   Eigen::Map<Matrix<S>> decoder_of(S* data) const {
-    return {data + encoder_size_, this->out_features(), rank()};
+    return {data + encoder_size(), this->out_features(), rank()};
   }
 
   /// The encoder's features, in the workspace; its rotors follow the parameters.
   Eigen::Map<Matrix<S>> encode(const ConstMatrixRef<S>& x, Workspace& workspace) const {
-    const auto values = this->parameters().head(encoder_size_);
+    const auto values = this->parameters().head(encoder_size());
     if (!detail::all_finite(values)) detail::check_parameters(*this, "forward");
     std::optional<Rotors>& rotors = workspace.rotors_;
     if (!rotors || rotors->in_features() != this->in_features() ||
-        rotors->out_features() != features(options_) || rotors->options().width != options_.width) {
-      rotors = make_rotors(this->in_features(), this->out_features(), options_);
+        rotors->out_features() != features(this->options()) ||
+        rotors->options().width != this->options().width) {
+      rotors = make_rotors(this->in_features(), this->options());
     }
     rotors->parameters() = values;
-    auto result = detail::scratch(workspace.features_, features(options_), x.cols());
+    auto result = detail::scratch(workspace.features_, features(this->options()), x.cols());
     rotors->forward(x, result, workspace.passes_);
     return result;
   }
-
-  Options options_;
-  Index encoder_size_;
 };
 
 static_assert(LinearLayer<RotorEncoderLinear<float>> && DescribedLayer<RotorEncoderLinear<double>>);
