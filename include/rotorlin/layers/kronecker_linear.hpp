@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
@@ -19,6 +20,7 @@
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 
 namespace rotorlin {
 
@@ -29,6 +31,12 @@ struct KroneckerLinearOptions {
   Index left_rows = 0, left_cols = 0;  ///< of A
   bool bias = true;
   std::uint64_t seed = 0;
+
+  static constexpr auto fields() {
+    using O = KroneckerLinearOptions;
+    return std::tuple(option_field("terms", &O::terms, 1), option_field("left_rows", &O::left_rows, 0),
+                      option_field("left_cols", &O::left_cols, 0), option_field("bias", &O::bias));
+  }
 };
 
 /// A layer of `terms` products. A_t is left_rows x left_cols, B_t right_rows x right_cols = ceil(out /
@@ -36,8 +44,10 @@ struct KroneckerLinearOptions {
 /// Parameters: A_1, A_2, ... (column-major), then all B_t below each other (terms right_rows x right_cols,
 /// column-major), then the bias (out).
 template <class S>
-class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
-  using Base = LayerBase<KroneckerLinear, S>;
+class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLinearOptions> {
+  using Base = OptionsLayer<KroneckerLinear, S, KroneckerLinearOptions>;
+  using Uninitialised = typename Base::Uninitialised;
+  friend Base;
 
  public:
   static constexpr const char* type_name = "KroneckerLinear";
@@ -50,18 +60,18 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
   /// std::invalid_argument for in, out or terms < 1, or a left factor with more rows than out or more columns
   /// than in.
   KroneckerLinear(Index in, Index out, const Options& options = {})
-      : KroneckerLinear(complete(in, out, options), in, out) {
+      : KroneckerLinear(Uninitialised{}, in, out, options) {
     Random random(options.seed);
-    const double left_bound = std::sqrt(6.0 / static_cast<double>(options_.left_cols * options_.terms));
+    const double left_bound = std::sqrt(6.0 / static_cast<double>(Base::options().left_cols * terms()));
     const double right_bound = std::sqrt(3.0 / static_cast<double>(right_cols()));
     random.fill_uniform(this->parameters().head(left_size()), -left_bound, left_bound);
     random.fill_uniform(this->parameters().segment(left_size(), right_size()), -right_bound, right_bound);
   }
 
-  const Options& options() const { return options_; }
-  Index terms() const { return options_.terms; }
-  Index right_rows() const { return ceil_divide(this->out_features(), options_.left_rows); }
-  Index right_cols() const { return ceil_divide(this->in_features(), options_.left_cols); }
+  using Base::options;
+  Index terms() const { return options().terms; }
+  Index right_rows() const { return ceil_divide(this->out_features(), options().left_rows); }
+  Index right_cols() const { return ceil_divide(this->in_features(), options().left_cols); }
 
   /// A_t and B_t. The range of t is not checked.
   Eigen::Map<const Matrix<S>> left(Index t) const { return left_of(this->parameters().data(), t); }
@@ -70,7 +80,7 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
   }
 
   Matrix<S> to_dense() const {
-    const Index a = options_.left_rows, c = options_.left_cols, rows = right_rows(), cols = right_cols();
+    const Index a = options().left_rows, c = options().left_cols, rows = right_rows(), cols = right_cols();
     Matrix<S> padded = Matrix<S>::Zero(a * rows, c * cols);
     for (Index t = 0; t < terms(); ++t) {
       const Matrix<S> b = right(t);
@@ -95,7 +105,7 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
     detail::check_forward(*this, x, y);
     const auto z = right_products(x, workspace);
-    auto padded = detail::scratch(workspace.y, right_rows(), options_.left_rows);
+    auto padded = detail::scratch(workspace.y, right_rows(), options().left_rows);
     for (Index sample = 0; sample < x.cols(); ++sample) {
       padded.setZero();
       for (Index t = 0; t < terms(); ++t) padded.noalias() += part(z, sample, t) * left(t).transpose();
@@ -110,7 +120,7 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
     detail::check_backward(*this, x, grad_y, grad_x);
     const auto z = right_products(x, workspace);
     auto grad_z = detail::scratch(workspace.grad_z, z.rows(), z.cols());
-    auto padded = detail::scratch(workspace.y, right_rows(), options_.left_rows);
+    auto padded = detail::scratch(workspace.y, right_rows(), options().left_rows);
     padded.setZero();
     for (Index sample = 0; sample < x.cols(); ++sample) {
       Eigen::Map<VectorX<S>>(padded.data(), grad_y.rows()) = grad_y.col(sample);
@@ -119,7 +129,7 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
         left_of(this->gradients().data(), t).noalias() += padded.transpose() * part(z, sample, t);
       }
     }
-    auto padded_x = detail::scratch(workspace.x, right_cols(), options_.left_cols * x.cols());
+    auto padded_x = detail::scratch(workspace.x, right_cols(), options().left_cols * x.cols());
     rights_of(this->gradients().data()).noalias() += grad_z * padded_x.transpose();
     const KroneckerLinear& constant = *this;
     padded_x.noalias() = constant.rights_of(constant.parameters().data()).transpose() * grad_z;
@@ -131,43 +141,9 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
     if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
   }
 
-  Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"terms", detail::option_text(options_.terms)},
-            {"left_rows", detail::option_text(options_.left_rows)},
-            {"left_cols", detail::option_text(options_.left_cols)},
-            {"bias", detail::option_text(this->has_bias())}};
-  }
-  static KroneckerLinear from_description(const Description& description) {
-    const Shape shape = shape_of(description);
-    return KroneckerLinear(shape.options, shape.in, shape.out);
-  }
-  /// Number of parameters of that layer, without making it.
-  static Index count_parameters(const Description& description) {
-    const Shape shape = shape_of(description);
-    return detail::checked_sum(count_weights(shape.options, shape.in, shape.out),
-                               shape.options.bias ? shape.out : 0);
-  }
-
  private:
-  struct Shape {
-    Index in, out;
-    Options options;
-  };
-  static Shape shape_of(const Description& description) {
-    const auto in = detail::option<Index>(description, "in");
-    const auto out = detail::option<Index>(description, "out");
-    return {
-        in, out,
-        complete(
-            in, out,
-            {detail::option<Index>(description, "terms"), detail::option<Index>(description, "left_rows"),
-             detail::option<Index>(description, "left_cols"), detail::option<bool>(description, "bias")})};
-  }
-
-  KroneckerLinear(const Options& options, Index in, Index out)
-      : Base(in, out, count_weights(options, in, out), options.bias), options_(options) {}
+  KroneckerLinear(Uninitialised tag, Index in, Index out, const Options& options)
+      : Base(tag, in, out, options) {}
 
   static Index ceil_divide(Index a, Index b) { return (a - 1) / b + 1; }
 
@@ -192,22 +168,22 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
     return options;
   }
 
-  static Index count_weights(const Options& options, Index in, Index out) {
+  static Index count_weights(Index in, Index out, const Options& options) {
     const Index left = detail::checked_product(options.left_rows, options.left_cols);
     const Index right =
         detail::checked_product(ceil_divide(out, options.left_rows), ceil_divide(in, options.left_cols));
     return detail::checked_product(options.terms, detail::checked_sum(left, right));
   }
 
-  Index left_size() const { return options_.terms * options_.left_rows * options_.left_cols; }
-  Index right_size() const { return options_.terms * right_rows() * right_cols(); }
-  Index padded_in() const { return options_.left_cols * right_cols(); }
+  Index left_size() const { return options().terms * options().left_rows * options().left_cols; }
+  Index right_size() const { return options().terms * right_rows() * right_cols(); }
+  Index padded_in() const { return options().left_cols * right_cols(); }
 
   Eigen::Map<const Matrix<S>> left_of(const S* data, Index t) const {
-    return {data + t * options_.left_rows * options_.left_cols, options_.left_rows, options_.left_cols};
+    return {data + t * options().left_rows * options().left_cols, options().left_rows, options().left_cols};
   }
   Eigen::Map<Matrix<S>> left_of(S* data, Index t) const {
-    return {data + t * options_.left_rows * options_.left_cols, options_.left_rows, options_.left_cols};
+    return {data + t * options().left_rows * options().left_cols, options().left_rows, options().left_cols};
   }
   Eigen::Map<Matrix<S>> rights_of(S* data) const {
     return {data + left_size(), terms() * right_rows(), right_cols()};
@@ -219,12 +195,12 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
   /// B_t X of one sample: right_rows x left_cols.
   template <class Z>
   auto part(Z& z, Index sample, Index t) const {
-    return z.block(t * right_rows(), sample * options_.left_cols, right_rows(), options_.left_cols);
+    return z.block(t * right_rows(), sample * options().left_cols, right_rows(), options().left_cols);
   }
 
   /// All B_t X of all samples, side by side; the padded inputs stay in the workspace.
   Eigen::Map<Matrix<S>> right_products(const ConstMatrixRef<S>& x, Workspace& workspace) const {
-    auto padded = detail::scratch(workspace.x, right_cols(), options_.left_cols * x.cols());
+    auto padded = detail::scratch(workspace.x, right_cols(), options().left_cols * x.cols());
     padded.setZero();
     for (Index sample = 0; sample < x.cols(); ++sample) {
       Eigen::Map<VectorX<S>>(padded.data() + sample * padded_in(), x.rows()) = x.col(sample);
@@ -247,7 +223,7 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
     if (largest == 0) return 0;
 
     // Row (i, j) of `blocks` is block (i, j) of the weight, of which A has the entry and B the shape.
-    const Index a = options_.left_rows, c = options_.left_cols, rows = right_rows(), cols = right_cols();
+    const Index a = options().left_rows, c = options().left_cols, rows = right_rows(), cols = right_cols();
     Matrix<double> blocks = Matrix<double>::Zero(a * c, rows * cols);
     for (Index column = 0; column < in; ++column) {
       for (Index row = 0; row < out; ++row) {
@@ -255,10 +231,10 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
             weight(row, column) / largest;
       }
     }
-    const Index rank = std::min({options_.terms, blocks.rows(), blocks.cols()});
+    const Index rank = std::min({options().terms, blocks.rows(), blocks.cols()});
     const Index searched = std::min({rank + 8, blocks.rows(), blocks.cols()});
     Matrix<double> left(blocks.rows(), searched), right(blocks.cols(), searched);
-    Random(options_.seed).fill_uniform(left, -1, 1);
+    Random(options().seed).fill_uniform(left, -1, 1);
     const auto orthonormal = [](const Matrix<double>& m) -> Matrix<double> {
       return Eigen::HouseholderQR<Matrix<double>>(m).householderQ() *
              Matrix<double>::Identity(m.rows(), m.cols());
@@ -313,8 +289,6 @@ class KroneckerLinear : public LayerBase<KroneckerLinear<S>, S> {
       }
     }
   }
-
-  Options options_;
 };
 
 static_assert(LinearLayer<KroneckerLinear<float>> && DescribedLayer<KroneckerLinear<double>>);
