@@ -138,6 +138,9 @@ void check_options(std::string_view who, const Options& options) {
 ///
 /// - `static Index count_weights(Index in, Index out, const Options&)`: the parameters without the bias.
 ///   std::invalid_argument where options don't fit each other, in or out;
+/// - if some options are chosen where they are 0, `static Options complete(Index in, Index out, Options)`,
+/// which
+///   fills them in: what `options()` and a description say is complete. in and out are at least 1.
 /// - a constructor `(Uninitialised, Index in, Index out, const Options&)`, which this class may call and
 /// which
 ///   calls that of this class with the same arguments.
@@ -163,21 +166,27 @@ class OptionsLayer : public LayerBase<Derived, S> {
   /// Number of parameters of that layer, without making it.
   static Index count_parameters(const Description& description) {
     const auto in = detail::option<Index>(description, "in"), out = detail::option<Index>(description, "out");
-    const Options options = detail::parse_options<Options>(description);
-    return detail::checked_sum(count(in, out, options), options.bias ? out : 0);
+    const Options options = checked(in, out, detail::parse_options<Options>(description));
+    return detail::checked_sum(Derived::count_weights(in, out, options), options.bias ? out : 0);
   }
 
  protected:
   OptionsLayer(Uninitialised, Index in, Index out, const Options& options)
-      : Base(in, out, count(in, out, options), options.bias), options_(options) {}
+      : OptionsLayer(Checked{}, in, out, checked(in, out, options)) {}
+
+  static Options complete(Index, Index, const Options& options) { return options; }
 
  private:
-  static Index count(Index in, Index out, const Options& options) {
+  struct Checked {};
+  OptionsLayer(Checked, Index in, Index out, const Options& options)
+      : Base(in, out, Derived::count_weights(in, out, options), options.bias), options_(options) {}
+
+  static Options checked(Index in, Index out, const Options& options) {
     if (in < 1 || out < 1) {
       detail::throw_invalid(Derived::type_name, ": in = ", in, ", out = ", out, "; each must be at least 1");
     }
     detail::check_options(Derived::type_name, options);
-    return Derived::count_weights(in, out, options);
+    return Derived::complete(in, out, options);
   }
 
   Options options_;
