@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Each block of the README and of docs/algebra.md fenced with ```cpp becomes a program readme_<number> or
-# algebra_<number> that must compile, run and return 0. In a block without a main function, the lines that begin
-# with #include stand first and the rest is the body of main.
+# Each block fenced with ```cpp in the README and in every page of docs/ becomes a program <page>_<number> that must
+# compile, run and return 0. In a block without a main function, the lines that begin with #include stand first
+# and the rest is the body of main.
 
 function(rotorlin_test_snippets name document)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${document})
@@ -51,4 +51,8 @@ function(rotorlin_test_snippets name document)
 endfunction()
 
 rotorlin_test_snippets(readme ${PROJECT_SOURCE_DIR}/README.md)
-rotorlin_test_snippets(algebra ${PROJECT_SOURCE_DIR}/docs/algebra.md)
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+foreach(page IN LISTS pages)
+  get_filename_component(name ${page} NAME_WE)
+  rotorlin_test_snippets(${name} ${page})
+endforeach()
