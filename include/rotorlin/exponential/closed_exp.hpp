@@ -74,12 +74,13 @@ bool has_distinct_planes(const Scalar& s, const Scalar& m) {
 }
 
 /// C and S of length^2 (s + q), the latter times powers of the length: c1 its square, s0 once, s1 its cube.
-/// `small_sum` is s + sqrt(m) where it is known better than that sum is.
-template <class Scalar>
+/// `small_sum` is s + sqrt(m) where it is known better than that sum is. In projective algebras (m = 0, and
+/// |q b| at most |s| times the null part of b) no series is needed.
+template <bool projective, class Scalar>
 ROTORLIN_INLINE StudyWaves<Scalar> study_waves(const Scalar& s, const Scalar& m, const Scalar& length,
                                                const Scalar* small_sum) {
   const Scalar size = (std::abs(s) + std::sqrt(std::abs(m))) * length * length;
-  if (size < Scalar(0.5)) {
+  if (!(projective && s != Scalar(0)) && size < Scalar(0.5)) {
     const Scalar square = length * length;
     StudyWaves<Scalar> f = series_waves(Scalar(s * square), Scalar(m * square * square));
     f.c1 *= square;
@@ -154,7 +155,9 @@ ROTORLIN_INLINE bool closed_exp(const SmallAlgebra<N, Algebra, Scalar>& algebra,
           sum = algebra.square(half) / Scalar(2);
           small_sum = &sum;
         }
-        const StudyWaves<Scalar> f = study_waves(s, m, length, small_sum);
+        constexpr bool projective =
+            N == 4 && Algebra::is_static && Algebra{}.r() == 1 && (Algebra{}.p() == 0 || Algebra{}.q() == 0);
+        const StudyWaves<Scalar> f = study_waves<projective>(s, m, length, small_sum);
         r[0] = f.c0;
         for (std::size_t i = 0; i < b.size(); ++i) r[1 + i] = f.s0 * b[i] + f.s1 * qb[i];
         for (std::size_t k = 0; k < q.size(); ++k) r[1 + b.size() + k] = f.c1 * q[k];

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <limits>
 #include <type_traits>
 
@@ -67,12 +68,14 @@ Rotor<Scalar, P, Q, R> exp_by_squaring(const Bivector<Scalar, P, Q, R>& b, bool 
 }
 
 /// Whether every x is a number of the type Scalar.
-template <class Scalar, class Array>
-bool is_within(const Array& array) {
-  for (const auto& x : array) {
-    if (!is_finite(x) || std::abs(x) > std::numeric_limits<Scalar>::max()) return false;
+template <class Scalar, class Wide, std::size_t Size>
+bool is_within(const std::array<Wide, Size>& array) {
+  if constexpr (!std::same_as<Scalar, Wide>) {
+    for (const Wide& x : array) {
+      if (std::abs(x) > static_cast<Wide>(std::numeric_limits<Scalar>::max())) return false;
+    }
   }
-  return true;
+  return all_finite(array.data(), static_cast<Index>(Size));
 }
 
 /// Grades 2, 6, 10 negated: the isomorphism of the even elements of Cl(n) and Cl(0, n).
@@ -201,6 +204,19 @@ Rotor<Scalar, P, Q, R> exp(const Bivector<Scalar, P, Q, R>& b) {
     }
     return detail::exp_by_squaring(b);
   } else {
+    if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
+      Scalar square(0);
+      for (Index i = 0; i < b.size(); ++i) square += b[i] * b[i];
+      if (detail::is_finite(square) && square > Scalar(0)) {
+        const Scalar angle = std::sqrt(square), inverse = Scalar(1) / angle;
+        const Scalar cosine = std::cos(angle), factor = std::sin(angle) * inverse;
+        if constexpr (n == 2) {
+          return {cosine, factor * b[0]};
+        } else {
+          return {cosine, factor * b[0], factor * b[1], factor * b[2]};
+        }
+      }
+    }
     if constexpr (n == Dynamic || n <= 5) {
       if (n != Dynamic || b.dimension() <= 5) {
         Rotor<Scalar, P, Q, R> r(b.signature());

@@ -279,7 +279,7 @@ Bivector<Scalar, P, Q, R> log(const Rotor<Scalar, P, Q, R>& r) {
   if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
     const Scalar sine = detail::sine_of_turn("log", r);
     if (sine > Scalar(0)) {
-      const Scalar inverse = Scalar(1) / sine, factor = std::atan2(sine, r[0]) * inverse;
+      const Scalar inverse = Scalar(1) / sine, factor = detail::angle_of(sine, r[0]) * inverse;
       Bivector<Scalar, P, Q, R> b;
       for (Index i = 0; i < b.size(); ++i) b[i] = factor * r[i + 1];
       return b;
@@ -299,7 +299,7 @@ Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Sc
   constexpr int n = Signature<P, Q, R>::static_dimension;
   if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
     const Scalar sine = detail::sine_of_turn("slerp", difference), inverse = Scalar(1) / sine;
-    const Scalar angle = t * std::atan2(sine, std::abs(difference[0]));
+    const Scalar angle = t * detail::angle_of(sine, std::abs(difference[0]));
     if (!detail::is_finite(angle)) detail::throw_domain("slerp: t = ", t, ", expected a number");
     // start (cos + sin B) with start difference = end
     const Scalar turned_cosine = std::cos(angle), turned_sine = std::sin(angle);  // one call
