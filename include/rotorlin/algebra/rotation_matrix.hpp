@@ -5,14 +5,16 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <array>
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
 #include "rotorlin/algebra/element.hpp"
+#include "rotorlin/core/simd.hpp"
 
 namespace rotorlin::detail {
 
@@ -33,6 +35,32 @@ using Octets = Eigen::Matrix<Scalar, octet, (N == Dynamic || N > 8) ? Dynamic : 
 /// +1 or -1, by the number of set bits.
 inline int parity_sign(unsigned mask) { return std::popcount(mask) & 1 ? -1 : 1; }
 
+/// A sum of multiples of octets: in vector registers, where the scalar has them.
+template <class Scalar, bool = has_vectors<Scalar>>
+class OctetSum {
+ public:
+  void add(const Scalar* values, const Scalar& factor) {
+    for (int i = 0; i < octet; ++i) sum_[i] += factor * values[i];
+  }
+  void store(Scalar* to) const { std::copy(sum_, sum_ + octet, to); }
+
+ private:
+  Scalar sum_[octet] = {};
+};
+template <class Scalar>
+class OctetSum<Scalar, true> {
+ public:
+  void add(const Scalar* values, Scalar factor) {
+    Pack<Scalar, octet> pack;
+    std::memcpy(&pack, values, sizeof(pack));
+    sum_ += pack * factor;
+  }
+  void store(Scalar* to) const { std::memcpy(to, &sum_, sizeof(sum_)); }
+
+ private:
+  Pack<Scalar, octet> sum_ = {};
+};
+
 /// out = x * v for a vector v of n coefficients. Entry j of the result takes v_k times entry j ^ 2^(k-1) (for
 /// k = 0: entry j), signed by the bits of j from k on. The bits within an octet make an 8 x 8 matrix.
 template <class Scalar, int N>
@@ -44,15 +72,12 @@ void multiply_by_vector(const Octets<Scalar, N>& x, const Scalar* v, Index n, Oc
       low[j ^ (1u << (k - 1))][j] = Scalar(parity_sign(j >> k)) * v[k];
   }
   for (unsigned h = 0; h < x.cols(); ++h) {
-    Scalar sum[octet] = {};
-    const auto add = [&](const Scalar* values, Scalar factor) {
-      for (int i = 0; i < octet; ++i) sum[i] += factor * values[i];
-    };
+    OctetSum<Scalar> sum;
     const Scalar* own = x.data() + h * octet;
-    for (int j = 0; j < octet; ++j) add(low[j], Scalar(parity_sign(h)) * own[j]);
+    for (int j = 0; j < octet; ++j) sum.add(low[j], Scalar(parity_sign(h)) * own[j]);
     for (unsigned k = 4; k < n; ++k)
-      add(x.data() + (h ^ (1u << (k - 4))) * octet, Scalar(parity_sign(h >> (k - 3))) * v[k]);
-    std::copy(sum, sum + octet, out.data() + h * octet);
+      sum.add(x.data() + (h ^ (1u << (k - 4))) * octet, Scalar(parity_sign(h >> (k - 3))) * v[k]);
+    sum.store(out.data() + h * octet);
   }
 }
 
