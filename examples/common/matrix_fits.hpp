@@ -121,7 +121,7 @@ inline FittedLayer fit_rotors(const FitTarget& target, Index width,
 
 inline FittedLayer fit_kronecker(const FitTarget& target, Index terms) {
   return detail::fitted(
-      "Kronecker", format("%ld terms", static_cast<long>(terms)),
+      "Kronecker", format("%ld term%s", static_cast<long>(terms), terms == 1 ? "" : "s"),
       rotorlin::KroneckerLinear<float>(target.in(), target.out(), {.terms = terms, .bias = target.bias()}),
       target, [&](auto& layer, Progress& progress) {
         layer.fit_closed_form(target.weight);  // the nearest in the plain metric; from there in the inputs'

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 // What a rotor layer can take over from a real weight matrix.
 //
-// A dense network 784-512-512-10 is trained on Fashion-MNIST. Its hidden 512 x 512 matrix W is then replaced
-// by layers with far fewer parameters: low rank, and RotorLinear of growing width. Every one of them is
-// fitted to the same thing, the matrix in the metric of its inputs: it minimises tr((W - M) C (W - M)^T),
+// A dense network 784-D-D-10 is trained on Fashion-MNIST. Its hidden D x D matrix W is then replaced by
+// layers with far fewer parameters: low rank, sums of Kronecker products, block Hadamard, rotor encoders, and
+// RotorLinear of growing width. Every one of them is fitted to the same thing with the same means
+// (common/matrix_fits.hpp), the matrix in the metric of its inputs: it minimises tr((W - M) C (W - M)^T),
 // where C is the covariance of the layer's inputs over the training images. That is the squared error of the
 // output M x + b with the best bias b, which is then set in closed form. The error in the table is measured
 // on the test images.
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,6 +24,7 @@
 
 #include "common/arguments.hpp"
 #include "common/idx.hpp"
+#include "common/matrix_fits.hpp"
 #include "common/network.hpp"
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
@@ -30,9 +34,6 @@
 namespace {
 
 using namespace examples;
-using rotorlin::FitOptions;
-using rotorlin::FitProgress;
-using rotorlin::LowRankLinear;
 using rotorlin::RotorLinear;
 
 using Dense = rotorlin::DenseLinear<float>;
@@ -43,19 +44,21 @@ struct Options {
   int epochs = 4;
   Index steps = 400;
   std::uint64_t seed = 1;
+  std::vector<Index> hidden = {512};
   std::vector<Index> widths = {1, 2, 4, 8, 16, 32, 64};
 };
 
 constexpr const char* usage =
-    R"(Replaces the hidden 512 x 512 matrix of a network by rotor layers and shows what that costs.
+    R"(Replaces the hidden matrix of a network by layers of few parameters and shows what that costs.
 
-fit_dense_layer [--data FOLDER] [--out FOLDER] [--epochs N] [--steps N]
+fit_dense_layer [--data FOLDER] [--out FOLDER] [--epochs N] [--steps N] [--hidden 512,1024,2048]
                 [--widths 1,2,4,8,16,32,64] [--seed N]
 
   --data    folder with the four files of Fashion-MNIST, .gz or unpacked (default: Debian's package)
-  --out     where fit_dense_layer.csv and .svg go (default: out)
+  --out     where tables (.csv) and plots (.svg) go (default: out)
   --epochs  passes over the training images when the dense network is trained (default: 4)
-  --steps   steps of Adam that fit a rotor layer (default: 400)
+  --steps   steps of Adam that fit a layer without a closed form (default: 400)
+  --hidden  widths D of the network 784-D-D-10; of several there is a comparison as well (default: 512)
   --widths  numbers of parallel rotor pairs to fit, ascending
   --seed    of starts and orders (default: 1)
 )";
@@ -75,6 +78,9 @@ Options parse(int count, char** values) {
       options.steps = arguments.number(1, many);
     } else if (arguments.is("--seed")) {
       options.seed = static_cast<std::uint64_t>(arguments.number(0, many));
+    } else if (arguments.is("--hidden")) {
+      const std::vector<long> hidden = arguments.numbers(16, 1 << 14);
+      options.hidden.assign(hidden.begin(), hidden.end());
     } else if (arguments.is("--widths")) {
       const std::vector<long> widths = arguments.numbers(1, many);
       options.widths.assign(widths.begin(), widths.end());
@@ -101,7 +107,7 @@ void train(Network& network, const FashionMnist& data, const Options& options) {
 
 /// The layer that is to be replaced, and what it meets in the network.
 struct Target {
-  Eigen::MatrixXf weight;          ///< W, 512 x 512
+  Eigen::MatrixXf weight;          ///< W, D x D
   Eigen::VectorXf bias;            ///< b
   Eigen::VectorXf mean_x, mean_y;  ///< of inputs and outputs over the training images
   Eigen::MatrixXd covariance;      ///< of the inputs over the training images
@@ -152,6 +158,8 @@ double microseconds(Index samples, const Run& run) {
   return 1e6 * best;
 }
 
+using ForwardPass = std::function<void(const ConstMatrixRef<float>&, MatrixRef<float>)>;
+
 /// A line of the table.
 struct Replacement {
   std::string name;
@@ -163,21 +171,19 @@ struct Replacement {
 };
 
 /// Measures a layer in the place of the target.
-template <rotorlin::LinearLayer L>
-Replacement measure(std::string name, const L& layer, double fit_seconds, const Target& target,
-                    const Network& network, const std::vector<int>& labels) {
-  Replacement result{.name = std::move(name), .fit_seconds = fit_seconds};
-  result.parameters = layer.bias_offset();
-  const Eigen::MatrixXf y = layer.forward(target.test_x);
+Replacement measure(std::string name, Index parameters, const ForwardPass& forward, double fit_seconds,
+                    const Target& target, const Network& network, const std::vector<int>& labels) {
+  Replacement result{.name = std::move(name), .parameters = parameters, .fit_seconds = fit_seconds};
+  Eigen::MatrixXf y(target.test_y.rows(), target.test_y.cols());
+  forward(target.test_x, y);
   result.error = (y - target.test_y).norm() / target.test_y.norm();
   const Eigen::MatrixXf logits = network.layer<Dense>(2).forward(y.cwiseMax(0.0f));
   result.accuracy = static_cast<double>(count_correct(logits, labels.data())) / static_cast<double>(y.cols());
 
-  typename L::Workspace workspace;
   Eigen::MatrixXf out(y.rows(), 256);
   const auto batch = target.test_x.leftCols(256);
-  result.batch_us = microseconds(256, [&] { layer.forward(batch, out, workspace); });
-  result.single_us = microseconds(1, [&] { layer.forward(batch.col(0), out.col(0), workspace); });
+  result.batch_us = microseconds(256, [&] { forward(batch, out); });
+  result.single_us = microseconds(1, [&] { forward(batch.col(0), out.col(0)); });
   return result;
 }
 
@@ -263,25 +269,138 @@ Table table_of(const std::vector<Replacement>& rows) {
   return table;
 }
 
-SvgPlot plot_of(const std::vector<Replacement>& low_rank, const std::vector<Replacement>& rotors,
-                double bias_alone) {
-  SvgPlot plot("Layers fitted to a 512 × 512 matrix: what is left of the error",
+/// All that was fitted at one width of the network.
+struct Study {
+  Index hidden = 0;
+  double dense_accuracy = 0, bias_alone = 0;
+  std::vector<Replacement> rows;  ///< the dense matrix first; names begin with the kind of layer
+};
+
+/// The kinds of layers, by which the names of replacements begin.
+constexpr const char* kinds[] = {"rotors", "low rank", "rotor encoder", "Kronecker", "block Hadamard"};
+
+SvgPlot plot_of(const Study& study) {
+  const auto side = static_cast<long>(study.hidden);
+  SvgPlot plot(format("Layers fitted to a %ld × %ld matrix: what is left of the error", side, side),
                "Hidden layer of a Fashion-MNIST network, on test images. Lower and further left is better.");
-  plot.x_axis("parameters (the dense matrix has 262,144)").log_x().y_axis("relative error of the output");
-  plot.y_range(0, 1.06 * bias_alone);
-  plot.reference(bias_alone, "bias alone");
-  const auto series = [](std::string name, const std::vector<Replacement>& rows) {
-    PlotSeries s{.name = std::move(name)};
-    for (const Replacement& r : rows) {
-      s.x.push_back(static_cast<double>(r.parameters));
-      s.y.push_back(r.error);
-      s.labels.push_back(r.name.substr(r.name.find_last_of(' ') + 1));
+  plot.x_axis("parameters (the dense matrix has " + with_commas(study.hidden * study.hidden) + ")");
+  plot.log_x().y_axis("relative error of the output").y_range(0, 1.06 * study.bias_alone);
+  plot.reference(study.bias_alone, "bias alone");
+  for (const char* kind : kinds) {
+    PlotSeries series{.name = kind};
+    for (const Replacement& r : study.rows) {
+      if (!r.name.starts_with(kind + std::string(", "))) continue;
+      series.x.push_back(static_cast<double>(r.parameters));
+      series.y.push_back(r.error);
     }
-    return s;
-  };
-  plot.series(series("RotorLinear, by width", rotors));
-  plot.series(series("low rank, by rank", low_rank));
+    if (!series.x.empty()) plot.series(series);
+  }
   return plot;
+}
+
+/// Trains the network of one width and fits layers to its hidden matrix.
+Study fit_layers(const Options& options, const FashionMnist& data, Index hidden) {
+  const auto side = static_cast<long>(hidden);
+  std::printf("\nA dense network, 784-%ld-%ld-10\n", side, side);
+  const StageOptions relu{.normalize = false, .slope = 0};
+  Network network(784);
+  network.add(Dense(784, hidden, {.seed = options.seed}), relu)
+      .add(Dense(hidden, hidden, {.seed = options.seed + 1}), relu)
+      .add(Dense(hidden, 10, {.seed = options.seed + 2}), logits(1));
+  train(network, data, options);
+
+  std::printf("\nLayers fitted to its %ld x %ld matrix\n", side, side);
+  const Target seen = observe(network, data);
+  FitTarget target{
+      .weight = seen.weight, .gram = seen.covariance, .mean_x = seen.mean_x, .mean_y = seen.mean_y};
+  target.steps = options.steps;
+  target.seed = options.seed;
+  Study study{.hidden = hidden, .rows = {}};
+  study.bias_alone = (seen.test_y.colwise() - seen.mean_y).norm() / seen.test_y.norm();
+  const auto add = [&](const FittedLayer& layer) {
+    study.rows.push_back(measure(layer.method + ", " + layer.shape, layer.parameters, layer.forward,
+                                 layer.seconds, seen, network, data.test.labels));
+  };
+  const Dense& dense = network.layer<Dense>(1);
+  Dense::Workspace workspace;
+  study.rows.push_back(measure(
+      "dense", dense.bias_offset(),
+      [&](const ConstMatrixRef<float>& x, MatrixRef<float> y) { dense.forward(x, y, workspace); }, 0, seen,
+      network, data.test.labels));
+  study.dense_accuracy = study.rows.front().accuracy;
+
+  for (const Index rank : {1, 2, 4, 8, 16}) add(fit_low_rank(target, rank));
+  const Index one = rotorlin::KroneckerLinear<float>(hidden, hidden, {.bias = false}).num_parameters();
+  for (const Index budget : {1, 2, 4, 8, 16}) {
+    const Index terms = budget * 2 * hidden / one;  // beside the ranks
+    if (terms >= 1) add(fit_kronecker(target, terms));
+  }
+  for (const Index rank : {2, 4, 8, 12}) add(fit_rotor_encoder(target, rank, 2));
+  for (auto blocks = static_cast<Index>(std::bit_floor(static_cast<std::size_t>(hidden)));
+       32 * blocks >= hidden; blocks /= 2)
+    add(fit_block_hadamard(target, blocks));
+  RotorLinear<float> last(2, 2);
+  for (const Index width : options.widths) add(fit_rotors(target, width, &last));
+
+  std::printf("\n%s\n", table_of(study.rows).text().c_str());
+  std::printf(
+      "parameters: without the %ld biases that every layer has; with the bias alone the error is %.3f\n",
+      side, study.bias_alone);
+  std::printf("relative error: |y' - y| / |y| over the test images, y = W x + b\n");
+  std::printf("\nThe three largest rotation planes of the layer of width %ld, y = sum alpha r x s~\n\n%s\n",
+              static_cast<long>(options.widths.back()), largest_planes(last, 3).text().c_str());
+  return study;
+}
+
+/// The fewest parameters of a kind with which the network loses at most `points` percentage points, between
+/// two sizes by interpolation in the logarithm; 0 where no size does.
+double parameters_for(const Study& study, const std::string& kind, double points) {
+  const double wanted = study.dense_accuracy - points / 100;
+  double before = 0, before_accuracy = 0;
+  for (const Replacement& r : study.rows) {
+    if (!r.name.starts_with(kind + ", ")) continue;
+    const auto now = static_cast<double>(r.parameters);
+    if (r.accuracy >= wanted) {
+      if (before == 0 || now <= before) return now;
+      const double part = (wanted - before_accuracy) / (r.accuracy - before_accuracy);
+      return std::exp(std::log(before) + part * (std::log(now) - std::log(before)));
+    }
+    before = now;
+    before_accuracy = r.accuracy;
+  }
+  return 0;
+}
+
+/// "Parameters for an accuracy against width".
+void compare_widths(const std::vector<Study>& studies, const std::filesystem::path& out) {
+  constexpr double points = 5;
+  Table table({{"D", "hidden"},
+               {"dense\naccuracy", "dense_accuracy"},
+               {"layer", "layer", true},
+               {"parameters", "parameters"}});
+  SvgPlot plot("Parameters that keep the network within 5 points of its accuracy",
+               "In the place of the D × D matrix of a network 784-D-D-10 on Fashion-MNIST. Lower is better.");
+  plot.x_axis("D").log_x().y_axis("parameters").log_y();
+  for (const char* kind : kinds) {
+    PlotSeries series{.name = kind};
+    for (const Study& study : studies) {
+      const double parameters = parameters_for(study, kind, points);
+      table.add_row(
+          {std::to_string(study.hidden),
+           {format("%.2f %%", 100 * study.dense_accuracy), format("%.2f", 100 * study.dense_accuracy)},
+           kind,
+           {parameters == 0 ? "none fitted is enough" : with_commas(std::lround(parameters)),
+            format("%.0f", parameters)}});
+      if (parameters == 0) continue;
+      series.x.push_back(static_cast<double>(study.hidden));
+      series.y.push_back(parameters);
+    }
+    if (!series.x.empty()) plot.series(series);
+  }
+  std::printf("Parameters with which the network is within %.0f points of its accuracy\n\n%s\n", points,
+              table.text().c_str());
+  write_file(out / "fit_dense_layer_widths.csv", table.csv());
+  plot.write(out / "fit_dense_layer_widths.svg");
 }
 
 void run(const Options& options) {
@@ -297,74 +416,17 @@ void run(const Options& options) {
   std::printf("  %s training images, %s test images\n", with_commas(data.train.size()).c_str(),
               with_commas(data.test.size()).c_str());
 
-  std::puts("\nA dense network, 784-512-512-10");
-  const StageOptions relu{.normalize = false, .slope = 0};
-  Network network(784);
-  network.add(Dense(784, 512, {.seed = options.seed}), relu)
-      .add(Dense(512, 512, {.seed = options.seed + 1}), relu)
-      .add(Dense(512, 10, {.seed = options.seed + 2}), logits(1));
-  train(network, data, options);
-
-  std::puts("\nLayers fitted to its 512 x 512 matrix");
-  const Target target = observe(network, data);
-  const auto measured = [&](const std::string& name, const auto& layer, double seconds) {
-    return measure(name, layer, seconds, target, network, data.test.labels);
-  };
-  const double bias_alone = (target.test_y.colwise() - target.mean_y).norm() / target.test_y.norm();
-  const Replacement dense = measured("dense", network.layer<Dense>(1), 0);
-  const auto report = [](const Replacement& r) { return format("error %.3f", r.error); };
-
-  std::vector<Replacement> low_rank;
-  for (Index rank : {1, 2, 4, 8}) {
-    Progress progress(format("  rank %ld", static_cast<long>(rank)));
-    LowRankLinear<float> layer(512, 512, rank);
-    layer.fit_closed_form(target.weight, target.covariance);
-    match_bias(layer, target.mean_x, target.mean_y);
-    const double seconds = progress.seconds();
-    low_rank.push_back(measured(format("rank %ld", static_cast<long>(rank)), layer, seconds));
-    progress.finish(report(low_rank.back()));
+  std::vector<Study> studies;
+  for (const Index hidden : options.hidden) {
+    studies.push_back(fit_layers(options, data, hidden));
+    const std::string suffix = options.hidden.size() == 1 ? "" : "_" + std::to_string(hidden);
+    const auto csv = options.out / ("fit_dense_layer" + suffix + ".csv");
+    const auto svg = options.out / ("fit_dense_layer" + suffix + ".svg");
+    write_file(csv, table_of(studies.back().rows).csv());
+    plot_of(studies.back()).write(svg);
+    std::printf("Written: %s, %s.  %s so far\n", csv.c_str(), svg.c_str(), duration(clock.seconds()).c_str());
   }
-
-  std::vector<Replacement> rotors;
-  Table planes({});
-  for (Index width : options.widths) {
-    Progress progress(format("  rotors width %ld", static_cast<long>(width)));
-    RotorLinear<float> layer(512, 512, {.width = width, .seed = options.seed});
-    // Fits that start near the identity end a little lower than those that start anywhere.
-    layer.parameters().head(layer.alpha_offset()) *= 0.3f;
-    FitOptions fitting;
-    fitting.epochs = options.steps;
-    fitting.learning_rate = 0.1;
-    fitting.progress = [&](const FitProgress& p) {
-      progress.update(static_cast<double>(p.step) / static_cast<double>(p.steps),
-                      format("error %.3f", std::sqrt(p.loss) * bias_alone));
-      return true;
-    };
-    fit_dense(layer, target.weight, target.covariance, fitting);
-    match_bias(layer, target.mean_x, target.mean_y);
-    const double seconds = progress.seconds();
-    rotors.push_back(measured(format("rotors width %ld", static_cast<long>(width)), layer, seconds));
-    progress.finish(report(rotors.back()));
-    if (width == options.widths.back()) planes = largest_planes(layer, 3);
-  }
-
-  std::vector<Replacement> rows = {dense};
-  rows.insert(rows.end(), low_rank.begin(), low_rank.end());
-  rows.insert(rows.end(), rotors.begin(), rotors.end());
-  const Table table = table_of(rows);
-  std::printf("\n%s\n", table.text().c_str());
-  std::printf(
-      "parameters: without the 512 biases that every layer has; with the bias alone the error is %.3f\n",
-      bias_alone);
-  std::printf("relative error: |y' - y| / |y| over the test images, y = W x + b\n");
-
-  std::printf("\nThe three largest rotation planes of the layer of width %ld, y = sum alpha r x s~\n\n%s\n",
-              static_cast<long>(options.widths.back()), planes.text().c_str());
-
-  const auto csv = options.out / "fit_dense_layer.csv", svg = options.out / "fit_dense_layer.svg";
-  write_file(csv, table.csv());
-  plot_of(low_rank, rotors, bias_alone).write(svg);
-  std::printf("Written: %s, %s.  %s in all\n", csv.c_str(), svg.c_str(), duration(clock.seconds()).c_str());
+  if (studies.size() > 1) compare_widths(studies, options.out);
 }
 
 }  // namespace

@@ -137,10 +137,11 @@ Problem read_problem(const Options& options) {
   target.seed = options.seed;
   const auto must_fit = [&](const std::filesystem::path& path, const Matrix<double>& m, bool square) {
     if (m.cols() == in && (!square || m.rows() == in)) return;
-    throw std::runtime_error(path.string() + " is " + rotorlin::detail::shape(m) + ", expected " +
-                             (square ? std::to_string(in) : "samples") + " x " + std::to_string(in) +
-                             ": W is " + rotorlin::detail::shape(weight) + ", out x in; " +
-                             (options.transposed ? "is --transposed right?" : "is the file --transposed, or another layer's?"));
+    throw std::runtime_error(
+        path.string() + " is " + rotorlin::detail::shape(m) + ", expected " +
+        (square ? std::to_string(in) : "samples") + " x " + std::to_string(in) + ": W is " +
+        rotorlin::detail::shape(weight) + ", out x in; " +
+        (options.transposed ? "is --transposed right?" : "is the file --transposed, or another layer's?"));
   };
   if (!options.activations.empty()) {
     const Matrix<double> x = read_matrix(options.activations, "");
