@@ -92,6 +92,7 @@
 #include "rotorlin/layers/rotor/pass.hpp"
 #include "rotorlin/layers/rotor/weights.hpp"
 #include "rotorlin/layers/rotor_encoder_linear.hpp"
+#include "rotorlin/layers/registry.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/serialization.hpp"
