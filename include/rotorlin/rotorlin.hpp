@@ -99,6 +99,7 @@
 #include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 #include "rotorlin/layers/state_dict.hpp"
+#include "rotorlin/layers/storage_options.hpp"
 #include "rotorlin/linalg/elementwise.hpp"
 #include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/linalg/gram_factor.hpp"
