@@ -196,6 +196,41 @@ TEST_CASE("files hold a dictionary once, and layers come back sharing it") {
   CHECK(load_shared_layers<double>(folder / "layers")[1].layer.to_dense().isApprox(
       layers[1].layer.to_dense().cast<double>(), 1e-6));
 
+  SECTION(
+      "values are stored in 16 bits where that is asked for, and self-tests are those of what is stored") {
+    for (const auto& [dtype, epsilon] : {std::pair(DType::bf16, 0x1p-8), std::pair(DType::f16, 0x1p-11)}) {
+      save_shared_layers(layers, folder / "half", {.dtype = dtype});
+      const SafetensorsFile file(folder / "half");
+      for (const char* name : {"dictionaries.0.atoms", "a.q.coefficients", "a.k.values", "up.values"})
+        CHECK(file.info(name).dtype == dtype);
+      CHECK(file.info("a.q.bias").dtype == DType::f32);
+      const auto half = read_shared_layers<float>(file);
+      const auto rounded = rounded_layers(layers, {.dtype = dtype});
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        CHECK(half[i].layer.parameters() == rounded[i].layer.parameters());
+        CHECK(half[i].layer.describe() == layers[i].layer.describe());
+        CHECK(half[i].layer.to_dense() == rounded[i].layer.to_dense());
+        const double difference =
+            test::relative_difference(half[i].layer.to_dense(), layers[i].layer.to_dense());
+        CHECK(difference > 0);
+        CHECK(difference < 4 * epsilon);
+      }
+      CHECK(half[0].layer.dictionary() == half[1].layer.dictionary());
+    }
+    save_shared_layers(layers, folder / "wide", {.dtype = DType::f64});
+    CHECK(load_shared_layers<float>(folder / "wide")[0].layer.parameters() == layers[0].layer.parameters());
+
+    auto huge = layers;
+    huge[2].layer.parameters()[1] = 1e5f;
+    CHECK_THROWS_WITH(save_shared_layers(huge, folder / "huge", {.dtype = DType::f16}),
+                      Contains("'down'") && Contains("range of F16"));
+    CHECK_NOTHROW(save_shared_layers(huge, folder / "huge", {.dtype = DType::bf16}));
+    CHECK_THROWS_WITH(save_shared_layers(layers, folder / "u8", {.dtype = DType::u8}),
+                      Contains("dtype = U8"));
+    CHECK_THROWS_AS(save_shared_layers(layers, folder / "f4", {.dtype = DType("F4")}), std::invalid_argument);
+    CHECK_FALSE(std::filesystem::exists(folder / "u8"));
+  }
+
   SECTION("forged files do not load") {
     const SafetensorsFile file(folder / "layers");
     CHECK(file.info("dictionaries.0.atoms").shape == std::vector<Index>{2, 4});

@@ -13,6 +13,7 @@
 #include "rotorlin/geopair/method.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
+#include "rotorlin/layers/storage_options.hpp"
 #include "rotorlin/linalg/whitening.hpp"
 
 namespace rotorlin {
@@ -111,8 +112,8 @@ struct CompressionResult {
   /// Reads back with load_shared_layers<float>(path). Needs layers/shared_dictionary_file.hpp, which
   /// rotorlin.hpp includes.
   template <class Path>
-  void save(const Path& path) const {
-    save_shared_layers(layers, path);
+  void save(const Path& path, const StorageOptions& storage = {}) const {
+    save_shared_layers(layers, path, storage);
   }
 };
 

@@ -30,6 +30,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/serialization.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
+#include "rotorlin/layers/storage_options.hpp"
 
 namespace rotorlin {
 
@@ -116,13 +118,94 @@ inline void check_shared_shapes(const SafetensorsFile& file, const std::string& 
   if (file.contains(name + ".bias")) check(".bias", {out});
 }
 
+/// Finite values rounded to what a type holds; std::domain_error where one is beyond its range.
+template <class S, class Stored>
+Matrix<S> rounded_through(const ConstMatrixRef<S>& values, const std::string& what) {
+  const Matrix<S> result = values.template cast<Stored>().template cast<S>();
+  if (all_finite(values) && !all_finite(result))
+    throw_domain("write_shared_layers: ", what, " is beyond the range of ", name_of(dtype_of<Stored>()));
+  return result;
+}
+
+/// visit(type of the values), as std::type_identity. std::invalid_argument for types that are no floating
+/// point.
+template <class Visit>
+decltype(auto) visit_real_dtype(const DType& dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::f64:
+      return visit(std::type_identity<double>{});
+    case DType::f32:
+      return visit(std::type_identity<float>{});
+    case DType::f16:
+      return visit(std::type_identity<Eigen::half>{});
+    case DType::bf16:
+      return visit(std::type_identity<Eigen::bfloat16>{});
+    default:
+      throw_invalid("StorageOptions: dtype = ", dtype.name(), ", expected F64, F32, F16 or BF16");
+  }
+}
+
+}  // namespace detail
+
+/// The layers with every atom and coefficient rounded to what is stored, on rounded dictionaries that they
+/// share as before: what a file of these options gives back. \throws std::invalid_argument for a type that is
+/// no floating point, std::domain_error for a value beyond its range.
+template <class S>
+std::vector<NamedSharedLayer<S>> rounded_layers(const std::vector<NamedSharedLayer<S>>& layers,
+                                                const StorageOptions& storage) {
+  if (!storage.dtype || *storage.dtype == dtype_of<S>()) return layers;
+  return detail::visit_real_dtype(*storage.dtype, [&]<class Stored>(std::type_identity<Stored>) {
+    std::map<const SharedDictionary<S>*, std::shared_ptr<const SharedDictionary<S>>> dictionaries;
+    std::vector<NamedSharedLayer<S>> result;
+    for (const auto& [name, layer] : layers) {
+      auto& dictionary = dictionaries[layer.dictionary().get()];
+      if (dictionary == nullptr) {
+        dictionary = std::make_shared<const SharedDictionary<S>>(
+            detail::rounded_through<S, Stored>(layer.dictionary()->stored(),
+                                               "an atom of layer '" + name + "'"),
+            layer.dictionary()->identity_rows());
+      }
+      const VectorX<S> values = detail::rounded_through<S, Stored>(layer.parameters().head(layer.nonzeros()),
+                                                                   "a coefficient of layer '" + name + "'");
+      const VectorX<S> bias = layer.bias();
+      if (layer.storage() == CoefficientStorage::sparse) {
+        result.push_back({name, {dictionary, layer.pattern(), values, layer.side(), bias}});
+      } else {
+        const Index rows = layer.side() == DictionarySide::input ? layer.rank() : layer.in_features();
+        const Eigen::Map<const Matrix<S>> c(values.data(), rows, values.size() / rows);
+        result.push_back({name, {dictionary, c, CoefficientStorage::dense, layer.side(), bias}});
+      }
+    }
+    return result;
+  });
+}
+
+namespace detail {
+
+/// Values that a type holds, stored in it.
+template <class S>
+void add_values(SafetensorsWriter& writer, const std::string& name, const ConstMatrixRef<S>& values,
+                bool as_vector, const StorageOptions& storage) {
+  visit_real_dtype(storage.dtype.value_or(dtype_of<S>()), [&]<class Stored>(std::type_identity<Stored>) {
+    const Matrix<Stored> stored = values.template cast<Stored>();
+    if (as_vector) {
+      writer.add(name, Eigen::Map<const VectorX<Stored>>(stored.data(), stored.size()));
+    } else {
+      writer.add(name, stored);
+    }
+  });
+}
+
 }  // namespace detail
 
 /// Adds the layers, and each of their dictionaries once, to a file that is being made. \throws
 /// std::invalid_argument when a name is taken or not UTF-8, what `forward` throws for layers that are not
-/// finite, and std::domain_error when an output overflows.
+/// finite, std::domain_error when an output overflows, and for another type of values what rounded_layers
+/// throws. Self-tests are those of the rounded layers.
 template <class S>
-void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedSharedLayer<S>>& layers) {
+void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedSharedLayer<S>>& given,
+                         const StorageOptions& storage = {}) {
+  const std::vector<NamedSharedLayer<S>> layers = rounded_layers(given, storage);
   std::map<const SharedDictionary<S>*, std::size_t> numbers;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [name, layer] : layers) {
@@ -131,7 +214,7 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
     const auto [place, is_new] = numbers.emplace(&dictionary, numbers.size());
     if (is_new) {
       const std::string prefix = detail::dictionary_prefix(place->second);
-      writer.add(prefix + "atoms", dictionary.stored());
+      detail::add_values<S>(writer, prefix + "atoms", dictionary.stored(), false, storage);
       if (const auto& rows = dictionary.identity_rows(); !rows.empty()) {
         writer.add(prefix + "identity_rows",
                    Eigen::Map<const VectorX<Index>>(rows.data(), static_cast<Index>(rows.size()))
@@ -150,10 +233,11 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
                     {"out", layer.out_features()},
                     {"self_test", test}});
     if (layer.storage() == CoefficientStorage::dense) {
-      writer.add(name + ".coefficients", layer.coefficients().transpose());
+      detail::add_values<S>(writer, name + ".coefficients", layer.coefficients().transpose(), false, storage);
     } else {
       const std::vector<std::uint8_t> mask = detail::mask_of(layer.pattern());
-      writer.add(name + ".values", layer.parameters().head(layer.nonzeros()));
+      detail::add_values<S>(writer, name + ".values", layer.parameters().head(layer.nonzeros()), true,
+                            storage);
       writer.add_raw(name + ".mask", DType::u8, {static_cast<Index>(mask.size())},
                      std::as_bytes(std::span(mask)));
     }
@@ -234,9 +318,10 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
 
 /// A file of nothing but these layers: written beside and renamed, so that it is whole or not there.
 template <class S>
-void save_shared_layers(const std::vector<NamedSharedLayer<S>>& layers, const std::filesystem::path& path) {
+void save_shared_layers(const std::vector<NamedSharedLayer<S>>& layers, const std::filesystem::path& path,
+                        const StorageOptions& storage = {}) {
   SafetensorsWriter writer;
-  write_shared_layers(writer, layers);
+  write_shared_layers(writer, layers, storage);
   writer.write(path);
 }
 
