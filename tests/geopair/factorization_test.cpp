@@ -342,3 +342,25 @@ TEST_CASE("Groups and options that make no sense are refused", "[geopair][factor
   const Matrix start = Matrix::Ones(4, 3);
   CHECK_THROWS_AS(rotorlin::factorize(group, sized(2), &start), std::invalid_argument);
 }
+
+TEST_CASE("Small sparse problems end near the best that many starts find", "[geopair][factorize]") {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    CAPTURE(seed);
+    LayerGroup group(8);
+    for (std::size_t i = 0; i < 2; ++i) {
+      group.add_gram(rotorlin::whiten(random_gram(8, 50, 10 * seed + i + 1)).factor);
+      group.add_layer(random_matrix(16, 8, 100 * seed + i + 7), i);
+    }
+    rotorlin::FactorizationOptions options = sized(9, 3);
+    options.iterations = 30;
+    const double found = rotorlin::factorize(group, options).objective;
+    options.starts = 1;
+    options.exchange = false;
+    const double plain = rotorlin::factorize(group, options).objective;
+    options.exchange = true;
+    options.starts = 40;
+    const double best = rotorlin::factorize(group, options).objective;
+    CHECK(found < 0.9 * plain);
+    CHECK(found < 1.25 * best);
+  }
+}

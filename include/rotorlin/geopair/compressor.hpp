@@ -16,14 +16,10 @@
 /// where they are needed, group by group (several times, and from several threads).
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -32,12 +28,9 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/core/workers.hpp"
-#include "rotorlin/geopair/allocation.hpp"
 #include "rotorlin/geopair/compression.hpp"
-#include "rotorlin/geopair/group_compression.hpp"
-#include "rotorlin/geopair/layer_grouping.hpp"
-#include "rotorlin/geopair/method.hpp"
+#include "rotorlin/geopair/detail/sources.hpp"
+#include "rotorlin/geopair/layer_type.hpp"
 #include "rotorlin/linalg/gram_accumulator.hpp"
 
 namespace rotorlin {
@@ -131,6 +124,9 @@ class GeoPairCompressor {
     if (!(options.importance > 0 && detail::is_finite(options.importance))) {
       refuse("the importance is ", options.importance, ", expected > 0");
     }
+    if (options.side != DictionarySide::input && options.side != DictionarySide::output) {
+      refuse("side = ", static_cast<int>(options.side), ", expected one of the enumeration DictionarySide");
+    }
     if (options.bias.size() != 0 && options.bias.size() != out) {
       refuse("the bias has ", options.bias.size(), " values, expected ", out, " or none");
     }
@@ -148,28 +144,12 @@ class GeoPairCompressor {
   /// might meet, and with a global budget. \throws std::invalid_argument without layers, on options out of
   /// range, on given groups that do not fit.
   template <class = void>
-  std::vector<PlannedGroup> plan(const CompressorOptions& options = {}) const {
-    check(options);
-    Stage stage("grouping", options);
-    std::vector<PlannedGroup> groups;
-    for (auto& members :
-         detail::LayerGrouping(layers_, grams_, options, [&](double f) { stage.at_least(f); }).solve()) {
-      groups.push_back({std::move(members), options.ratio});
-    }
-    if (options.budget == BudgetAllocation::global && options.ratio > 0) allocate(groups, options);
-    return groups;
-  }
+  std::vector<PlannedGroup> plan(const CompressorOptions& options = {}) const;
 
   /// One group of the plan: a pure function of the layers, the group and the options. \throws as compress.
   template <class = void>
   CompressedGroup compress_group(const PlannedGroup& group, const CompressorOptions& options,
-                                 const std::function<void(double)>& progress = {}) const {
-    const auto start = std::chrono::steady_clock::now();
-    CompressedGroup result = problem(group, options).compress(group.ratio, progress);
-    result.members = group.members;
-    result.report.seconds = seconds_since(start);
-    return result;
-  }
+                                 const std::function<void(double)>& progress = {}) const;
 
   /// What compress_group gave for all groups of a plan, in its order, put together.
   CompressionResult assemble(std::vector<CompressedGroup> groups) const {
@@ -202,19 +182,7 @@ class GeoPairCompressor {
   /// where not even one atom fits the ratio; std::domain_error where what was loaded, or what came of it, is
   /// not finite. All name the layer or the group.
   template <class = void>
-  CompressionResult compress(const CompressorOptions& options = {}) const {
-    const std::vector<PlannedGroup> groups = plan(options);
-    Stage stage("compression", options);
-    std::vector<double> costs;
-    for (const PlannedGroup& group : groups) costs.push_back(cost(group));
-    std::vector<CompressedGroup> done(groups.size());
-    stage.begin(costs);
-    detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
-      done[g] = compress_group(groups[g], options, [&](double fraction) { stage.update(g, fraction); });
-      stage.update(g, 1);
-    });
-    return assemble(std::move(done));
-  }
+  CompressionResult compress(const CompressorOptions& options = {}) const;
 
   /// About how long a group takes, in units of its own.
   double cost(const PlannedGroup& group) const {
@@ -230,119 +198,19 @@ class GeoPairCompressor {
 
  private:
   static constexpr const char* who = "GeoPairCompressor";
-  using Clock = std::chrono::steady_clock;
-  static double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  }
-
-  /// Reports how far a stage is, to the user's callback, one thread at a time.
-  class Stage {
-   public:
-    Stage(std::string name, const CompressorOptions& options)
-        : name_(std::move(name)), callback_(options.progress) {}
-
-    /// Parts of the stage and what each costs.
-    void begin(std::vector<double> costs) {
-      costs_ = std::move(costs);
-      done_.assign(costs_.size(), 0);
-    }
-    void update(std::size_t part, double fraction) {
-      const std::lock_guard lock(mutex_);
-      done_[part] = fraction;
-      report(std::inner_product(costs_.begin(), costs_.end(), done_.begin(), 0.0) /
-             std::accumulate(costs_.begin(), costs_.end(), 0.0));
-    }
-    void at_least(double fraction) {
-      const std::lock_guard lock(mutex_);
-      report(fraction);
-    }
-
-   private:
-    void report(double fraction) {
-      fraction_ = std::clamp(fraction, fraction_, 1.0);
-      const double seconds = seconds_since(start_);
-      if (callback_ && fraction_ > 0) {
-        callback_({name_, fraction_, seconds, seconds * (1 - fraction_) / fraction_});
-      }
-    }
-
-    std::string name_;
-    const std::function<void(const CompressionProgress&)>& callback_;
-    Clock::time_point start_ = Clock::now();
-    std::mutex mutex_;
-    std::vector<double> costs_, done_;
-    double fraction_ = 0;
-  };
-
-  void check(const CompressorOptions& options) const {
-    if (layers_.empty()) detail::throw_invalid(who, ": no layer was added");
-    if (!(options.ratio >= 0 && options.ratio < 1)) {
-      detail::throw_invalid(who, ": ratio = ", options.ratio, ", expected 0 <= ratio < 1");
-    }
-    std::string faults;
-    const auto expect = [&](const char* name, auto value, int least) {
-      if (value >= least) return;  // not so for NaN
-      faults += detail::concatenate(faults.empty() ? "" : "; ", name, " = ", value, ", expected >= ", least);
-    };
-    expect("ks_ratio", options.ks_ratio, 1);
-    expect("group_size", options.group_size, 0);
-    expect("eta", options.eta, 0);
-    expect("iterations", options.iterations, 0);
-    expect("tolerance", options.tolerance, 0);
-    expect("threads", options.threads, 1);
-    if (!faults.empty()) detail::throw_invalid(who, ": options: ", faults);
-  }
-
-  template <class = void>
-  detail::GroupProblem<> problem(const PlannedGroup& group, const CompressorOptions& options) const {
+  std::vector<const detail::LayerSource*> members(const PlannedGroup& group) const {
     std::vector<const detail::LayerSource*> members;
     for (const std::size_t i : group.members) members.push_back(&layers_.at(i));
-    return {std::move(members), grams_, options};
+    return members;
   }
-
-  /// The largest first, so that the last to run is short.
-  static std::vector<std::size_t> by_cost(const std::vector<double>& costs) {
-    std::vector<std::size_t> order(costs.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
-    return order;
-  }
-
-  /// Sets the ratios of the groups by their damage in brief compressions around the ratio asked for.
-  template <class = void>
-  void allocate(std::vector<PlannedGroup>& groups, const CompressorOptions& options) const {
-    Stage stage("allocation", options);
+  std::vector<double> costs(const std::vector<PlannedGroup>& groups) const {
     std::vector<double> costs;
     for (const PlannedGroup& group : groups) costs.push_back(cost(group));
-    stage.begin(costs);
-    std::vector<DamageCurve> curves(groups.size());
-    std::vector<double> dense(groups.size());
-    const int iterations = std::min(options.iterations, traits_of(options.method).sparse ? 6 : 2);
-    detail::run_tasks(by_cost(costs), options.threads, [&](std::size_t g) {
-      const auto problem = this->problem(groups[g], options);
-      dense[g] = problem.dense_bytes();
-      constexpr double factors[] = {0.3, 0.45, 0.6, 0.75, 0.9, 1, 1.1, 1.25, 1.45, 1.7, 2, 2.5};
-      for (const double factor : factors) {
-        const double kept = factor * (1 - options.ratio);
-        if (kept > 0.97) break;
-        if (const auto size = problem.size(1 - kept)) {
-          curves[g].push_back({kept * dense[g], problem.solve(*size, iterations).objective});
-        }
-        stage.update(g, factor / 2.5);
-      }
-      curves[g].push_back({dense[g], 0});
-      stage.update(g, 1);
-    });
-    const double budget = (1 - options.ratio) * std::accumulate(dense.begin(), dense.end(), 0.0);
-    const std::vector<double> bytes =
-        detail::blame(detail::concatenate("one budget for all groups at ratio ", options.ratio),
-                      [&] { return allocate_bytes(curves, budget); });
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      groups[g].ratio = std::max(0.0, 1 - bytes[g] / dense[g]);
-      if (groups[g].ratio < 1e-12) groups[g].ratio = 0;
-    }
+    return costs;
   }
+  /// Sets the ratios of the groups by their damage in brief compressions around the ratio asked for.
+  template <class = void>
+  void allocate(std::vector<PlannedGroup>& groups, const CompressorOptions& options) const;
 
   std::vector<detail::GramSource> grams_;
   std::vector<detail::LayerSource> layers_;
@@ -350,3 +218,9 @@ class GeoPairCompressor {
 };
 
 }  // namespace rotorlin
+
+#if defined(ROTORLIN_COMPILED)
+#include "rotorlin/geopair/instances.hpp"
+#else
+#include "rotorlin/geopair/detail/compression_run.hpp"
+#endif

@@ -6,7 +6,8 @@
 ///
 /// Sparse coding that may only descend freezes its supports early. So in the first two thirds of the
 /// iterations columns are coded from nothing and the best point is kept; from there on coding is warm and
-/// monotone.
+/// monotone, and where supports are small it exchanges single atoms. Where the whole problem is small several
+/// starts are tried.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,12 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/geopair/basis_sharing.hpp"
+#include "rotorlin/geopair/detail/descent.hpp"
 #include "rotorlin/geopair/dictionary_step.hpp"
+#include "rotorlin/geopair/factorization_options.hpp"
 #include "rotorlin/geopair/ksvd.hpp"
 #include "rotorlin/geopair/layer_group.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
@@ -28,139 +32,16 @@
 
 namespace rotorlin {
 
-enum class HalfStep { coefficients, dictionary, ksvd };
-
-/// The objective after a half step.
-struct TracePoint {
-  HalfStep step;
-  double objective;
-};
-
-struct FactorizationOptions {
-  Index rank = 0;          ///< r, atoms
-  Index nonzeros = 0;      ///< k a column; 0: dense
-  int iterations = 30;     ///< of dictionary and coefficients
-  double tolerance = 0;    ///< ends when an iteration lowers f by less than this part of it (while monotone)
-  int gradient_steps = 4;  ///< a dictionary step, for three or more Gram matrices
-  bool monotone = false;   ///< sparse: never code from nothing but in the beginning
-  bool ksvd = true;        ///< sparse: a K-SVD sweep an iteration
-  SupportSolver solver = SupportSolver::automatic;
-  std::function<void(int iteration, double objective)> progress = {};
-};
-
-struct SharedFactorization {
-  Matrix<double> dictionary;                 ///< D, d x r
-  std::vector<Matrix<double>> coefficients;  ///< of every term: see LayerGroup::layer_coefficients
-  double objective = 0;
-  std::vector<TracePoint> trace;  ///< first the coefficients of the start
-  int taken_back = 0;             ///< half steps that promise to descend and that rounding kept from it
-};
-
 namespace detail {
-
-/// What an alternation is at, where it has been, and the way back.
-class Descent {
- protected:
-  Descent(const FactorizationOptions& options, Matrix<double> start)
-      : options_(options), d_(std::move(start)) {
-    const bool sparse = options.nonzeros > 0 && options.nonzeros < options.rank;
-    if (sparse && !options.monotone) cold_ = static_cast<int>(std::int64_t{2} * options.iterations / 3);
-  }
-
-  PursuitOptions pursuit(bool warm) const {
-    PursuitOptions options;
-    options.nonzeros = options_.nonzeros;
-    options.solver = options_.solver;
-    if (!warm && cold_ > 0) options.gradient_steps = 3;  // it will be coded again
-    return options;
-  }
-
-  SharedFactorization point() const { return {d_, c_, objective_, {}, 0}; }
-
-  void restore(const SharedFactorization& point) {
-    d_ = point.dictionary;
-    c_ = point.coefficients;
-    objective_ = point.objective;
-  }
-
-  void record(HalfStep step, double objective) {
-    objective_ = objective;
-    trace_.push_back({step, objective});
-  }
-
-  /// Half steps that promise to descend do so up to rounding, which is all that is left to them where atoms
-  /// or coefficients depend on each other: what did not lower the objective from that of `before` is taken
-  /// back. Returns whether it was.
-  bool taken_back(const SharedFactorization& before, double objective) {
-    if (objective <= before.objective) return false;
-    if (!(objective <= before.objective + 1e-9 * (before.objective + 1e-6 * energy_))) ++taken_back_;
-    restore(before);
-    return true;
-  }
-
-  /// Tells the progress; whether an iteration that began at `before` won too little to go on.
-  bool finished(int iteration, double before) const {
-    if (options_.progress) options_.progress(iteration, objective_);
-    return iteration >= cold_ && options_.tolerance > 0 && before - objective_ <= options_.tolerance * before;
-  }
-
-  template <class Measure, class Move>
-  void descend(HalfStep step, const Measure& measure, const Move& move) {
-    const SharedFactorization before = point();
-    move();
-    double objective = measure();
-    if (taken_back(before, objective)) objective = measure();
-    record(step, objective);
-  }
-
-  /// Sparse coefficients. code(warm) finds them, from nothing or from the present ones, improve() descends
-  /// from given ones, measure() returns the objective of the present point.
-  template <class Code, class Measure, class Improve>
-  SharedFactorization alternate(const Code& code, const Measure& measure, const Improve& improve) {
-    code(false);
-    record(HalfStep::coefficients, measure());
-    SharedFactorization best = point();
-    for (int iteration = 0; iteration < options_.iterations; ++iteration) {
-      const double before = objective_;
-      improve();
-      if (objective_ < best.objective) best = point();
-      if (iteration < cold_) {
-        code(false);
-        record(HalfStep::coefficients, measure());
-      } else {
-        if (iteration == cold_ && cold_ > 0) restore(best);
-        descend(HalfStep::coefficients, measure, [&] { code(true); });
-      }
-      if (finished(iteration, before)) break;
-    }
-    return finish(std::move(best));
-  }
-
-  /// The better one of the best point so far and the present one, with the trace.
-  SharedFactorization finish(SharedFactorization best) {
-    if (!(best.objective < objective_)) best = point();
-    best.trace = std::move(trace_);
-    best.taken_back = taken_back_;
-    return best;
-  }
-
-  const FactorizationOptions& options_;
-  int cold_ = 0;  // iterations that code from nothing
-  Matrix<double> d_;
-  std::vector<Matrix<double>> c_;
-  double objective_ = 0, energy_ = 0;  // energy_: the objective of nothing
-
- private:
-  std::vector<TracePoint> trace_;
-  int taken_back_ = 0;
-};
 
 template <class = void>
 class Alternation : Descent {
  public:
-  Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start)
+  Alternation(const LayerGroup& group, const FactorizationOptions& options, Matrix<double> start,
+              bool careful = false)
       : Descent(options, std::move(start)), group_(group), step_(group, options.gradient_steps) {
     energy_ = group.energy();
+    careful_ = careful;
   }
 
   SharedFactorization run() {
@@ -348,6 +229,51 @@ class DensePair : Descent {
   std::vector<Matrix<double>> seen_, residuals_;
 };
 
+/// How many dictionaries are worth a try, by the cost of coding.
+template <class = void>
+int number_of_starts(const LayerGroup& group, const FactorizationOptions& options) {
+  const bool sparse = options.nonzeros > 0 && options.nonzeros < options.rank;
+  if (!sparse || options.monotone || options.iterations == 0) return 1;
+  if (options.starts > 0) return options.starts;
+  const double k = static_cast<double>(options.nonzeros);
+  const double cost = static_cast<double>(group.outputs()) * static_cast<double>(options.rank) * k * k;
+  return cost < 3e4 ? 12 : cost < 3e5 ? 6 : 1;
+}
+
+/// Columns of weights, drawn at random, with noise: a start like any other.
+template <class = void>
+Matrix<double> random_start(const LayerGroup& group, Index rank, std::uint64_t seed) {
+  Random random(seed);
+  Matrix<double> start(group.inputs(), rank);
+  for (Index j = 0; j < rank; ++j) {
+    const GramTerm& term = group.terms()[static_cast<std::size_t>(j) % group.terms().size()];
+    const double place = random.uniform(0, 1) * static_cast<double>(term.whitened.cols());
+    const Index column = std::min(static_cast<Index>(place), term.whitened.cols() - 1);
+    const Matrix<double> weight = term.weights(column, 1);
+    const double size = std::sqrt(linalg::squared_norm<double>(weight) / static_cast<double>(weight.rows()));
+    for (Index i = 0; i < start.rows(); ++i) start(i, j) = weight(i, 0) + size / 2 * random.normal();
+  }
+  return start;
+}
+
+/// Basis Sharing and random dictionaries, each for a third of the iterations, every other one with exchanges
+/// from the first; then all iterations from the best.
+template <class = void>
+SharedFactorization best_of_starts(const LayerGroup& group, const FactorizationOptions& options, int starts) {
+  FactorizationOptions brief = options;
+  brief.iterations = std::max(1, options.iterations / 3);
+  brief.progress = {};
+  SharedFactorization best;
+  for (int i = 0; i < starts; ++i) {
+    Matrix<double> start = i == 0 ? basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary
+                                  : random_start(group, options.rank, static_cast<std::uint64_t>(i));
+    SharedFactorization next = Alternation(group, brief, std::move(start), i % 2 == 1).run();
+    if (i == 0 || next.objective < best.objective) best = std::move(next);
+  }
+  SharedFactorization result = Alternation(group, options, best.dictionary, true).run();
+  return best.objective < result.objective ? best : result;
+}
+
 }  // namespace detail
 
 /// Alternates from `start` (d x rank) or, where that is null, from Basis Sharing. \throws
@@ -365,6 +291,9 @@ SharedFactorization factorize(const LayerGroup& group, const FactorizationOption
   }
   Matrix<double> first;
   if (start == nullptr) {
+    if (const int starts = detail::number_of_starts(group, options); starts > 1) {
+      return detail::best_of_starts(group, options, starts);
+    }
     first = basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary;
   } else if (start->rows() != group.inputs() || start->cols() != options.rank) {
     detail::throw_invalid(who, ": the start is ", detail::shape(*start), ", expected ", group.inputs(), " x ",

@@ -32,6 +32,9 @@ struct PursuitOptions {
   int max_rounds = 100;
   int gradient_steps = 10;  ///< of conjugate gradients on a support; ten reach about 1e-8, three will do to
                             ///< find supports
+  /// With factorisations: exchanges single atoms of every support in the end, as long as that helps; k^3 + r
+  /// k^2 operations for one exchange in a column.
+  bool exchange = false;
   /// lambda_max of K with atoms of length 1, where it is known: many calls with one dictionary save its
   /// estimate.
   double largest_eigenvalue = 0;
@@ -239,6 +242,10 @@ class Pursuit {
         active.push_back(j);
       }
     }
+    if (options_.exchange && factors()) {
+      for (Index j = 0; j < b.cols(); ++j) exchange(b, at, mask, j);
+      at = solve(b, mask, at.c);
+    }
     return at;
   }
 
@@ -251,12 +258,70 @@ class Pursuit {
   }
 
  private:
+  bool factors() const {
+    return options_.solver == SupportSolver::cholesky ||
+           (options_.solver == SupportSolver::automatic && options_.nonzeros <= 48);
+  }
   static void measure(const Matrix<double>& b, PursuitPoint& at) {
     at.gain.resize(b.cols());
     for (Index j = 0; j < b.cols(); ++j) {
       double gain = 0;
       for (Index i = 0; i < b.rows(); ++i) gain += (2 * b(i, j) - at.image(i, j)) * at.c(i, j);
       at.gain[j] = gain;
+    }
+  }
+  /// Replaces one atom of the support of column j by another while the error falls: of all pairs the best.
+  /// With P = K_SS^-1, V = K_:S P and the correlations q = b - K c, dropping s costs c_s^2 / P_ss, and taking
+  /// i in its place wins (q_i + V_is c_s / P_ss)^2 / (K_ii - K_iS P K_Si + V_is^2 / P_ss).
+  void exchange(const Matrix<double>& b, const PursuitPoint& at, Matrix<double>& mask, Index j) const {
+    const Index r = b.rows();
+    std::vector<Index> support;
+    for (Index i = 0; i < r; ++i) {
+      if (mask(i, j) != 0) support.push_back(i);
+    }
+    const Index k = static_cast<Index>(support.size());
+    Matrix<double> columns(r, k), gram(k, k), right(k, 1), c, q(r, 1);
+    for (int turn = 0; k > 0 && k < r && turn < 4 * options_.nonzeros; ++turn) {
+      for (Index s = 0; s < k; ++s) columns.col(s) = k_.col(support[static_cast<std::size_t>(s)]);
+      for (Index s = 0; s < k; ++s) {
+        const Index atom = support[static_cast<std::size_t>(s)];
+        for (Index t = 0; t < k; ++t) gram(s, t) = columns(atom, t);
+        right(s, 0) = b(atom, j);
+      }
+      Matrix<double> factor = gram;
+      if (!linalg::cholesky_upper<double>(factor) ||
+          linalg::diagonal_of<double>(factor).minCoeff() <= std::sqrt(dependent_curvature)) {
+        return;
+      }
+      Matrix<double> inverse = Matrix<double>::Identity(k, k);
+      linalg::solve_upper<double>(factor, linalg::Op::transposed, inverse);
+      linalg::solve_upper<double>(factor, linalg::Op::plain, inverse);
+      c = linalg::product<double>(inverse, right);
+      const Matrix<double> v = linalg::product<double>(columns, inverse);
+      q = b.col(j);
+      linalg::add_product<double>(-1, columns, c, q);
+      double gain = 1e-10 * std::abs(at.gain[j]);
+      Index in = -1, out = -1;
+      for (Index i = 0; i < r; ++i) {
+        if (mask(i, j) != 0) continue;
+        double own = k_(i, i);
+        for (Index s = 0; s < k; ++s) own -= columns(i, s) * v(i, s);
+        for (Index s = 0; s < k; ++s) {
+          const double shift = v(i, s) / inverse(s, s), free = own + shift * v(i, s);
+          if (!(free > dependent_curvature)) continue;
+          const double slope = q(i, 0) + shift * c(s, 0);
+          const double won = slope * slope / free - c(s, 0) * c(s, 0) / inverse(s, s);
+          if (won > gain) {
+            gain = won;
+            in = i;
+            out = s;
+          }
+        }
+      }
+      if (in < 0) return;
+      mask(support[static_cast<std::size_t>(out)], j) = 0;
+      mask(in, j) = 1;
+      support[static_cast<std::size_t>(out)] = in;
     }
   }
   static void copy_column(const Matrix<double>& from, Index column, Matrix<double>& to, Index place) {
@@ -272,8 +337,7 @@ class Pursuit {
 
   PursuitPoint solve(const Matrix<double>& b, const Matrix<double>& mask, const Matrix<double>& from) const {
     PursuitPoint at;
-    if (options_.solver == SupportSolver::cholesky ||
-        (options_.solver == SupportSolver::automatic && options_.nonzeros <= 48)) {
+    if (factors()) {
       at.c = solve_on_supports(k_, b, mask);
       at.image = linalg::product<double>(k_, at.c);
     } else {
