@@ -122,7 +122,7 @@ struct NormalizedActivation {
     if (!normalize) return norm;
     const S share = S(1) / static_cast<S>(features);
     norm.mean = sum_over<W>([&](auto width, Index k) { return load<S, width>(y + k); }) * share;
-    norm.scale = variance_of<W>(y, norm.mean, share, S(1));
+    norm.scale = variance_of<W, false>(y, norm.mean, share);
     S scales[lanes];
     store<S, lanes>(scales, norm.scale);
     if (!all_finite(scales, lanes)) return norm_of_huge<W>(y, norm);
@@ -131,11 +131,16 @@ struct NormalizedActivation {
     return norm;
   }
 
-  /// The mean of the squared deviations, multiplied by `shrink` before.
-  template <int W>
-  LanePack variance_of(const S* y, const LanePack& mean, S share, S shrink) const {
+  /// What deviations are multiplied by where their squares leave the range of S.
+  static S shrink() { return std::ldexp(S(1), -std::numeric_limits<S>::max_exponent * 5 / 8); }
+
+  /// The mean of the squared deviations, shrunken or not.
+  template <int W, bool Shrunken>
+  LanePack variance_of(const S* y, const LanePack& mean, S share) const {
+    const S factor = Shrunken ? shrink() : S(1);
     return share * sum_over<W>([&](auto width, Index k) {
-             const auto d = (load<S, width>(y + k) - lanes_of<width>(mean)) * shrink;
+             auto d = load<S, width>(y + k) - lanes_of<width>(mean);
+             if constexpr (Shrunken) d = d * factor;
              return d * d;
            });
   }
@@ -144,12 +149,11 @@ struct NormalizedActivation {
   template <int W>
   Norm norm_of_huge(const S* y, Norm norm) const {
     const S share = S(1) / static_cast<S>(features);
-    const S shrink = std::ldexp(S(1), -std::numeric_limits<S>::max_exponent * 5 / 8);
     S plain[lanes], shrunk[lanes];
     store<S, lanes>(plain, norm.scale);
-    store<S, lanes>(shrunk, variance_of<W>(y, norm.mean, share, shrink));
+    store<S, lanes>(shrunk, variance_of<W, true>(y, norm.mean, share));
     for (int l = 0; l < lanes; ++l) {
-      plain[l] = is_finite(plain[l]) ? S(1) / std::sqrt(plain[l] + epsilon) : shrink / std::sqrt(shrunk[l]);
+      plain[l] = is_finite(plain[l]) ? S(1) / std::sqrt(plain[l] + epsilon) : shrink() / std::sqrt(shrunk[l]);
     }
     norm.scale = load<S, lanes>(plain);
     return norm;
