@@ -77,13 +77,5 @@ void check_network(double scale) {
 
 TEMPLATE_TEST_CASE("Networks at any scale: behind a normalisation the scale of the input is gone", "", float,
                    double) {
-  for (const double scale : scales) {
-    if (scale < 1e15 || std::is_same_v<TestType, double>) check_network<TestType>(scale);
-  }
-}
-
-// The variance of a sample overflows: NaN without a word.
-TEST_CASE("Networks at any scale: deviations whose squares leave the range of float", "[!mayfail]") {
-  check_network<float>(1e20);
-  check_network<float>(1e30);
+  for (const double scale : scales) check_network<TestType>(scale);
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "rotorlin/core/random.hpp"
 #include "rotorlin/geopair/compressor.hpp"
 
 using namespace rotorlin;

@@ -13,6 +13,7 @@
 #include <concepts>
 
 #include "rotorlin/algebra/multivector.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 
 namespace rotorlin {
@@ -127,7 +128,7 @@ nearest_rotor(const Eigen::MatrixBase<M>& matrix) {
                           ", expected n x n, 1 <= n <= ", max_dimension, ", with the n of the rotor");
   }
   Square square = matrix;
-  if (!square.allFinite()) {
+  if (!detail::all_finite(square)) {
     detail::throw_domain("nearest_rotor: the matrix has entries that are NaN or infinite");
   }
   const Scalar largest = square.cwiseAbs().maxCoeff();

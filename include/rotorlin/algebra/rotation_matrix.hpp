@@ -14,6 +14,7 @@
 #include <string>
 
 #include "rotorlin/algebra/element.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/simd.hpp"
 
 namespace rotorlin::detail {
@@ -228,7 +229,7 @@ void check_orthogonal(const char* who, const M& matrix) {
   using Scalar = typename M::Scalar;
   const Scalar error = orthogonality_error(matrix);
   if (error <= std::sqrt(std::numeric_limits<Scalar>::epsilon())) return;
-  if (!matrix.allFinite()) throw_domain(who, ": the matrix has NaN or infinite entries");
+  if (!detail::all_finite(matrix)) throw_domain(who, ": the matrix has NaN or infinite entries");
   throw_invalid(who, ": the matrix is not orthogonal, |M^T M - 1| = ", error);
 }
 

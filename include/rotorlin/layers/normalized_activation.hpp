@@ -8,9 +8,12 @@
 /// Either way the work is done in packs of native_lanes<S>, which for one sample hold several features.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/tiled_batch.hpp"
 #include "rotorlin/core/types.hpp"
@@ -119,12 +122,40 @@ struct NormalizedActivation {
     if (!normalize) return norm;
     const S share = S(1) / static_cast<S>(features);
     norm.mean = sum_over<W>([&](auto width, Index k) { return load<S, width>(y + k); }) * share;
-    const LanePack variance = share * sum_over<W>([&](auto width, Index k) {
-                                const auto d = load<S, width>(y + k) - lanes_of<width>(norm.mean);
-                                return d * d;
-                              });
-    norm.scale =
-        map_lanes<S, lanes>(variance, [this](const auto& v) { return (S(1) / (v + epsilon).sqrt()).eval(); });
+    norm.scale = variance_of<W, false>(y, norm.mean, share);
+    S scales[lanes];
+    store<S, lanes>(scales, norm.scale);
+    if (!all_finite(scales, lanes)) return norm_of_huge<W>(y, norm);
+    norm.scale = map_lanes<S, lanes>(norm.scale,
+                                     [this](const auto& v) { return (S(1) / (v + epsilon).sqrt()).eval(); });
+    return norm;
+  }
+
+  /// What deviations are multiplied by where their squares leave the range of S.
+  static S shrink() { return std::ldexp(S(1), -std::numeric_limits<S>::max_exponent * 5 / 8); }
+
+  /// The mean of the squared deviations, shrunken or not.
+  template <int W, bool Shrunken>
+  LanePack variance_of(const S* y, const LanePack& mean, S share) const {
+    const S factor = Shrunken ? shrink() : S(1);
+    return share * sum_over<W>([&](auto width, Index k) {
+             auto d = load<S, width>(y + k) - lanes_of<width>(mean);
+             if constexpr (Shrunken) d = d * factor;
+             return d * d;
+           });
+  }
+
+  /// The same where a variance leaves the range of S (or is NaN, and stays so): norm.scale is the variances.
+  template <int W>
+  Norm norm_of_huge(const S* y, Norm norm) const {
+    const S share = S(1) / static_cast<S>(features);
+    S plain[lanes], shrunk[lanes];
+    store<S, lanes>(plain, norm.scale);
+    store<S, lanes>(shrunk, variance_of<W, true>(y, norm.mean, share));
+    for (int l = 0; l < lanes; ++l) {
+      plain[l] = is_finite(plain[l]) ? S(1) / std::sqrt(plain[l] + epsilon) : shrink() / std::sqrt(shrunk[l]);
+    }
+    norm.scale = load<S, lanes>(plain);
     return norm;
   }
 
