@@ -114,7 +114,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     if constexpr (SignatureType::is_always_euclidean && N != Dynamic && N <= 3) {
       const Scalar square = this->squared_norm();
       constexpr Scalar least = std::numeric_limits<Scalar>::min() / std::numeric_limits<Scalar>::epsilon();
-      if (square >= least && square <= std::numeric_limits<Scalar>::max()) return *this / std::sqrt(square);
+      if (detail::is_finite(square) && square >= least) return *this / std::sqrt(square);
     }
     if (!this->all_finite()) {
       detail::throw_domain("Rotor::normalized: rotor of ", this->signature(),
