@@ -118,7 +118,7 @@ struct Small : Wave {
 TEMPLATE_TEST_CASE("fit to (s x, t y) is fit to (x, y) in other units", "", float, double) {
   using S = TestType;
   check_scales(DenseLinear<S>(16, 8));
-  check_scales(DenseLinear<S>(16, 8, false));
+  check_scales(DenseLinear<S>(16, 8, {.bias = false}));
   check_scales(LowRankLinear<S>(16, 8, 3));
   check_scales(BlockHadamardLinear<S>(16, 8, 2));
   check_scales(RotorLinear<S>(16, 8, {.width = 2}));
