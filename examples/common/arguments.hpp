@@ -61,6 +61,17 @@ class Arguments {
     return arguments_[position_++];
   }
 
+  /// What a function makes of it, whose std::invalid_argument becomes one that names the argument.
+  template <class F>
+  decltype(auto) checked(const F& function) {
+    const std::string text = value();
+    try {
+      return function(text);
+    } catch (const std::invalid_argument& error) {
+      fail(name_ + ": " + error.what());
+    }
+  }
+
   /// The same as a whole number.
   long number(long low, long high) { return number(value(), low, high); }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "checkpoint_files.hpp"
 #include "common/output.hpp"
@@ -16,7 +17,9 @@
 #include "group_files.hpp"
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/geopair/method.hpp"
 #include "size_report.hpp"
+#include "stored_group.hpp"
 
 namespace examples {
 
@@ -62,6 +65,27 @@ Index residual_width(const std::vector<Slot>& slots) {
       ->first;
 }
 
+/// Rounds a finished group to the type that its weights came in, and measures the errors again. Where that
+/// costs more than it should, which only factors of very different size can make happen, it stays as it is:
+/// F32.
+DType store_as(DType dtype, CompressedGroup& group, const Checkpoint& checkpoint, const GramFiles& grams) {
+  if (dtype == DType::f32) return dtype;
+  std::vector<SharedDictionaryLinear<float>> layers = rounded(group.layers, dtype);
+  std::vector<double> errors;
+  for (std::size_t m = 0; m < layers.size(); ++m) {
+    const std::size_t slot = group.members[m];
+    const Matrix<double> gram = grams.files.at(checkpoint.slots()[slot].reads)->matrix<double>("gram"),
+                         weight = checkpoint.weight(slot);
+    const Matrix<double> missing = weight - layers[m].to_dense().cast<double>();
+    const double all = output_energy(weight, gram), before = group.layer_reports[m].relative_error;
+    errors.push_back(all > 0 ? std::sqrt(output_energy(missing, gram) / all) : before);
+    if (!(errors[m] <= std::hypot(1.02 * before, 0.005))) return DType::f32;
+  }
+  group.layers = std::move(layers);
+  for (std::size_t m = 0; m < errors.size(); ++m) group.layer_reports[m].relative_error = errors[m];
+  return dtype;
+}
+
 void print(const std::vector<GroupReport>& groups, const std::map<std::string, double>& relative_errors) {
   Table table({{"group", "group", true},
                {"layers", "layers"},
@@ -87,9 +111,10 @@ void print(const std::vector<GroupReport>& groups, const std::map<std::string, d
 
 }  // namespace
 
-void compress(const Checkpoint& checkpoint, CompressorOptions options, const std::string& method,
-              bool share_outputs, const std::filesystem::path& named) {
+void compress(const Checkpoint& checkpoint, CompressorOptions options, bool share_outputs,
+              const std::filesystem::path& named) {
   const std::filesystem::path target = output_file(named, checkpoint.inputs());
+  const std::string method(to_string(options.method));
   std::fputs(checkpoint.summary().c_str(), stdout);
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path());
   Spool spool(target);
@@ -100,6 +125,7 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
   const std::vector<Slot>& slots = checkpoint.slots();
   const Index residual = residual_width(slots);
   std::vector<std::string> unseen;
+  std::vector<bool> by_outputs;  // by slot
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (grams.unseen.contains(slot.reads)) unseen.push_back(slot.name);
@@ -113,6 +139,7 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
     if (share_outputs && options.method == CompressionMethod::geopair_sparse && slot.out == residual &&
         slot.in > slot.out)
       layer.side = DictionarySide::output;
+    by_outputs.push_back(layer.side == DictionarySide::output);
     compressor.add_layer(
         slot.name, slot.out, slot.in, [&checkpoint, i] { return checkpoint.weight(i); },
         handles.at(slot.reads), layer);
@@ -127,9 +154,19 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
     }
     stage->update(now.fraction, "");
   };
-  const std::vector<PlannedGroup> plan = compressor.plan(options);
+  std::vector<PlannedGroup> plan = compressor.plan(options);
   if (stage) stage->finish("done");
   stage.reset();
+
+  // ratios count from the checkpoint's own types
+  for (PlannedGroup& group : plan) {
+    if (dtype_for(slots, group.members) == DType::f32 || !traits_of(options.method).sparse) continue;
+    Index own = 0;
+    for (const std::size_t i : group.members) own += by_outputs[i] ? slots[i].in : slots[i].out;
+    const Slot& first = slots[group.members[0]];
+    group.ratio = ratio_from_floats(group.ratio, by_outputs[group.members[0]] ? first.out : first.in, own,
+                                    options.ks_ratio);
+  }
 
   // as GeoPairCompressor::compress, but what is finished leaves the memory
   GroupFiles files(target, run_of(checkpoint, options, method, share_outputs), plan, slots);
@@ -151,18 +188,27 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
   rotorlin::detail::run_tasks(order, options.threads, [&](std::size_t g) {
-    const CompressedGroup group = compressor.compress_group(plan[g], options, [&](double fraction) {
+    CompressedGroup group = compressor.compress_group(plan[g], options, [&](double fraction) {
       const std::lock_guard lock(mutex);
       done[g] = fraction;
       progress.update(std::inner_product(costs.begin(), costs.end(), done.begin(), 0.0) / all_costs, "");
     });
-    files.keep(g, group);
+    const DType dtype = store_as(dtype_for(slots, plan[g].members), group, checkpoint, grams);
+    files.keep(g, group, dtype);
     const std::lock_guard lock(mutex);
     done[g] = 1;
   });
   std::vector<GroupReport> groups;
   std::map<std::string, double> relative_errors;
-  for (std::size_t g = 0; g < plan.size(); ++g) groups.push_back(files.report(g, relative_errors));
+  double kept = 0, dense = 0;
+  for (std::size_t g = 0; g < plan.size(); ++g) {
+    groups.push_back(files.report(g, relative_errors));
+    for (const std::size_t i : plan[g].members)
+      groups[g].dense_bytes += static_cast<double>(slots[i].out) * static_cast<double>(slots[i].in) *
+                               static_cast<double>(size_of(slots[i].dtype));
+    kept += groups[g].bytes;
+    dense += groups[g].dense_bytes;
+  }
   progress.finish(format("%zu layers in %zu groups", relative_errors.size(), groups.size()));
   print(groups, relative_errors);
   if (!unseen.empty()) {
@@ -172,17 +218,14 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, const std
 
   Progress writing("writing");
   SafetensorsWriter writer;
-  const double kept = files.merge(writer);
+  files.merge(writer);
   nlohmann::json description{{"version", 2}, {"method", method}, {"ratio", options.ratio}};
-  double squares = 0, dense = 0;
+  double squares = 0;
   for (const auto& [name, error] : relative_errors) {
     description["layers"][name] = {{"relative_error", error}};
     squares += error * error / static_cast<double>(relative_errors.size());
   }
   for (const std::string& name : unseen) description["layers"][name]["calibrated"] = false;
-  for (const Slot& slot : slots)
-    dense += static_cast<double>(slot.out) * static_cast<double>(slot.in) *
-             static_cast<double>(size_of(slot.dtype));
   checkpoint.carry_over(writer, description);
   writer.set_metadata(description_key, description.dump());
   writer.write(target);

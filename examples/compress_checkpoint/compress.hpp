@@ -10,10 +10,11 @@
 namespace examples {
 
 /// Compresses a checkpoint into a safetensors file, in the disk's space rather than in memory: Gram matrices
-/// and finished groups are spooled. Prints what each stage takes and what came of it. With `share_outputs`,
-/// sparse matrices that write the residual stream and read more than it share their outputs.
-void compress(const Checkpoint& checkpoint, rotorlin::CompressorOptions options, const std::string& method,
-              bool share_outputs, const std::filesystem::path& target);
+/// and finished groups wait there. Values are stored in 16 bits where the weights came so. Prints what each
+/// stage takes and what came of it. With `share_outputs`, sparse matrices that write the residual stream and
+/// read more than it share their outputs.
+void compress(const Checkpoint& checkpoint, rotorlin::CompressorOptions options, bool share_outputs,
+              const std::filesystem::path& target);
 
 /// Writes the dense weights of a compressed file. Where `original` is given, the errors of what was written
 /// are measured and held against the file's report. \throws std::runtime_error where they differ.

@@ -67,18 +67,16 @@ void verify(const nlohmann::json& description, const std::filesystem::path& targ
     if (!description["layers"].contains(slot.name)) continue;
     const Matrix<double> gram = grams.files.at(slot.reads)->matrix<double>("gram"), weight = before.weight(i),
                          missing = weight - after->weight(i);
-    const auto energy = [&](const Matrix<double>& m) {
-      return std::max(0.0, (m * gram).cwiseProduct(m).sum());
-    };
-    if (!(energy(weight) > 0) || description["layers"][slot.name].at("relative_error").is_null()) {
+    const double all = output_energy(weight, gram);
+    if (!(all > 0) || description["layers"][slot.name].at("relative_error").is_null()) {
       ++measured;
       continue;
     }
-    const double error = std::sqrt(energy(missing) / energy(weight));
+    const double error = std::sqrt(output_energy(missing, gram) / all);
     const double reported = description["layers"][slot.name].at("relative_error");
     // what the rounding of every entry to 16 bits adds
     const double noise = (weight - missing).cwiseAbs2().colwise().sum().dot(gram.diagonal());
-    const double rounding = rotorlin::detail::epsilon_of(slot.dtype) / 2 * std::sqrt(noise / energy(weight));
+    const double rounding = rotorlin::detail::epsilon_of(slot.dtype) / 2 * std::sqrt(noise / all);
     worst = std::max(worst, std::abs(error - reported));
     ++measured;
     if (!(std::abs(error - reported) <= 1e-4 + 0.01 * reported + rounding)) {

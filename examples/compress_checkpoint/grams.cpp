@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "grams.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/progress.hpp"
+#include "rotorlin/linalg/products.hpp"
 
 namespace examples {
 
@@ -25,6 +27,10 @@ GramFiles gather(const Checkpoint& checkpoint, Spool& spool) {
       [&](double fraction) { progress.update(fraction, ""); });
   progress.finish(format("%zu of them", grams.files.size()));
   return grams;
+}
+
+double output_energy(const Matrix<double>& m, const Matrix<double>& gram) {
+  return std::max(0.0, rotorlin::linalg::product<double>(m, gram).cwiseProduct(m).sum());
 }
 
 }  // namespace examples

@@ -20,4 +20,7 @@ struct GramFiles {
 /// All that a checkpoint reads, with a line of progress.
 GramFiles gather(const Checkpoint& checkpoint, Spool& spool);
 
+/// E |m x|^2.
+double output_energy(const Matrix<double>& m, const Matrix<double>& gram);
+
 }  // namespace examples

@@ -18,8 +18,8 @@
 #include "common/output.hpp"
 #include "common/table.hpp"
 #include "rotorlin/geopair/compression.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "spool.hpp"
+#include "stored_group.hpp"
 
 namespace examples {
 
@@ -57,7 +57,7 @@ class GroupFiles {
   }
 
   /// From any thread, one call for each number. \throws std::runtime_error, naming the target.
-  void keep(std::size_t number, const rotorlin::CompressedGroup& group) {
+  void keep(std::size_t number, const rotorlin::CompressedGroup& group, rotorlin::DType dtype) {
     std::vector<rotorlin::NamedSharedLayer<float>> layers;
     nlohmann::json reports = nlohmann::json::array();
     for (std::size_t m = 0; m < group.layers.size(); ++m) {
@@ -67,12 +67,10 @@ class GroupFiles {
     }
     const rotorlin::GroupReport& report = group.report;
     rotorlin::SafetensorsWriter writer;
-    rotorlin::write_shared_layers(writer, layers);
+    write_group(writer, layers, dtype);
     writer.set_metadata(report_key, nlohmann::json({{"members", report.members},
                                                     {"rank", report.size.rank},
                                                     {"nonzeros", report.size.nonzeros},
-                                                    {"bytes", report.bytes},
-                                                    {"dense_bytes", report.dense_bytes},
                                                     {"seconds", report.seconds},
                                                     {"layers", reports}})
                                         .dump());
@@ -84,24 +82,22 @@ class GroupFiles {
     });
   }
 
-  /// What was reported of a group, by the layers too.
+  /// What was reported of a group, by the layers too; bytes as stored, without biases.
   rotorlin::GroupReport report(std::size_t number, std::map<std::string, double>& relative_errors) const {
     const nlohmann::json stored = nlohmann::json::parse(files_[number]->metadata().at(report_key));
     rotorlin::GroupReport report;
     report.members = stored.at("members").get<std::vector<std::string>>();
     report.size = {stored.at("rank"), stored.at("nonzeros")};
-    report.bytes = stored.at("bytes");
-    report.dense_bytes = stored.at("dense_bytes");
+    report.bytes = bytes(*files_[number]);
     report.seconds = stored.at("seconds");
     for (const auto& layer : stored.at("layers"))
       relative_errors[layer.at("name")] = number_or_infinity(layer.at("relative_error"));
     return report;
   }
 
-  /// All of them into one file; the bytes of what they store, without biases.
-  double merge(rotorlin::SafetensorsWriter& writer) const {
+  /// All of them into one file.
+  void merge(rotorlin::SafetensorsWriter& writer) const {
     nlohmann::json all = nlohmann::json::array();
-    double bytes = 0;
     for (std::size_t g = 0; g < files_.size(); ++g) {
       const rotorlin::SafetensorsFile& file = *files_[g];
       const std::string own = "dictionaries.0.", prefix = rotorlin::detail::dictionary_prefix(g);
@@ -109,7 +105,6 @@ class GroupFiles {
         const std::string name =
             tensor.name.starts_with(own) ? prefix + tensor.name.substr(own.size()) : tensor.name;
         writer.add_view(name, tensor.dtype, tensor.shape, file.bytes(tensor.name));
-        if (!tensor.name.ends_with(".bias")) bytes += static_cast<double>(tensor.end - tensor.begin);
       }
       for (nlohmann::json entry :
            nlohmann::json::parse(file.metadata().at(rotorlin::detail::shared_layers_key))) {
@@ -119,7 +114,6 @@ class GroupFiles {
     }
     writer.set_metadata("format", "rotorlin");
     writer.set_metadata(rotorlin::detail::shared_layers_key, all.dump());
-    return bytes;
   }
 
   /// When the target is whole.
@@ -131,6 +125,13 @@ class GroupFiles {
  private:
   static constexpr const char* report_key = "group_report";
 
+  static double bytes(const rotorlin::SafetensorsFile& file) {
+    double sum = 0;
+    for (const rotorlin::TensorInfo& tensor : file.tensors()) {
+      if (!tensor.name.ends_with(".bias")) sum += static_cast<double>(tensor.end - tensor.begin);
+    }
+    return sum;
+  }
   /// FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
   static unsigned long long fingerprint(const std::string& text) {
     unsigned long long hash = 14695981039346656037ULL;

@@ -11,7 +11,6 @@
 namespace {
 
 using namespace examples;
-using rotorlin::CompressionMethod;
 using rotorlin::Pairing;
 
 constexpr const char* usage =
@@ -75,7 +74,6 @@ struct Options {
   Sources sources;
   std::filesystem::path out, decompress;
   rotorlin::CompressorOptions compressor;
-  std::string method = "geopair_sparse";
   bool share_outputs = true;
 };
 
@@ -102,21 +100,13 @@ Options parse(int count, char** values) {
     } else if (arguments.is("--grams")) {
       sources.grams = arguments.value();
     } else if (arguments.is("--preset")) {
-      sources.preset = preset_named(arguments.value()).name;
+      sources.preset = arguments.checked(preset_named).name;
     } else if (arguments.is("--pattern")) {
-      sources.patterns.push_back(parse_pattern(arguments.value()));
+      sources.patterns.push_back(arguments.checked(parse_pattern));
     } else if (arguments.is("--ratio")) {
       options.compressor.ratio = arguments.real(0, 0.9999);
     } else if (arguments.is("--method")) {
-      options.method = arguments.value();
-      options.compressor.method =
-          choose<CompressionMethod>(arguments, options.method,
-                                    {{"plain_svd", CompressionMethod::plain_svd},
-                                     {"svd_llm", CompressionMethod::svd_llm},
-                                     {"basis_sharing", CompressionMethod::basis_sharing},
-                                     {"sparse_single", CompressionMethod::sparse_single},
-                                     {"geopair_dense", CompressionMethod::geopair_dense},
-                                     {"geopair_sparse", CompressionMethod::geopair_sparse}});
+      options.compressor.method = arguments.checked(rotorlin::compression_method);
     } else if (arguments.is("--group-size")) {
       options.compressor.group_size = arguments.number(0, many);
     } else if (arguments.is("--pairing")) {
@@ -168,8 +158,7 @@ int main(int count, char** arguments) {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
     if (options.decompress.empty()) {
-      compress(*open_checkpoint(options.sources), options.compressor, options.method, options.share_outputs,
-               options.out);
+      compress(*open_checkpoint(options.sources), options.compressor, options.share_outputs, options.out);
     } else {
       decompress(options.decompress, options.out, options.sources.model.empty() ? nullptr : &options.sources);
     }

@@ -50,7 +50,7 @@ inline NamePattern parse_pattern(const std::string& text) {
       std::any_of(parts.begin(), parts.end(), [](const std::string& part) { return part.empty(); });
   if (parts.size() < 2 || parts.size() > 3 || empty) {
     rotorlin::detail::throw_invalid(
-        "--pattern '", text,
+        "'", text,
         "': expected NAME:TYPE or NAME:TYPE:READS, * for numbers, and behind that "
         ":linear or :transposed where the shape does not say it");
   }
@@ -60,7 +60,7 @@ inline NamePattern parse_pattern(const std::string& text) {
     pattern.reads = parts[2];
     if (std::count(pattern.reads.begin(), pattern.reads.end(), '*') >
         std::count(pattern.name.begin(), pattern.name.end(), '*'))
-      rotorlin::detail::throw_invalid("--pattern '", text, "': READS has more * than NAME");
+      rotorlin::detail::throw_invalid("'", text, "': READS has more * than NAME");
   }
   return pattern;
 }
@@ -190,7 +190,7 @@ inline const Preset& preset_named(const std::string& name) {
   for (const Preset& preset : presets()) {
     if (preset.name == name) return preset;
   }
-  rotorlin::detail::throw_invalid("--preset: '", name, "' is not one of ", preset_names());
+  rotorlin::detail::throw_invalid("'", name, "' is not one of ", preset_names());
 }
 
 /// The first pattern that a name matches, or nullptr.

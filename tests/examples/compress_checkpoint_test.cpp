@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/llama.hpp"
+#include "compress_checkpoint/size_report.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -315,17 +316,13 @@ double error_of(const Matrix<float>& weight, const Matrix<float>& other, const M
 }
 
 /// A folder of Llama's names in two shards: `layers` layers of q and down, activations in `@seen`.
-void write_sharded(const Program& program, int layers, bool half = false) {
+void write_sharded(const Program& program, int layers) {
   std::filesystem::create_directories(program.path("model"));
   std::filesystem::create_directories(program.path("seen"));
   nlohmann::json index{{"metadata", {{"total_size", 1}}}};
   rotorlin::SafetensorsWriter shards[2];
   const auto add = [&](int shard, const std::string& name, const Matrix<float>& m) {
-    if (half) {
-      shards[shard].add(name, m.cast<Eigen::bfloat16>());
-    } else {
-      shards[shard].add(name, m);
-    }
+    shards[shard].add(name, m);
     index["weight_map"][name] = "model-0000" + std::to_string(shard + 1) + "-of-00002.safetensors";
   };
   add(0, "model.embed_tokens.weight", random_matrix(7, 16, 99));
@@ -472,14 +469,66 @@ TEST_CASE("Weights stored in x out are compressed by their inputs", "[examples][
 
 TEST_CASE("A result larger than its source says so", "[examples][compress]") {
   const Program program;
-  write_sharded(program, 2, true);
+  write_sharded(program, 1);  // small matrices, beside which what describes them counts
   const std::string model = "@model --activations @seen --method svd_llm --out @small.safetensors --ratio ";
-  REQUIRE(program.run(model + "0.05"));
-  CHECK_THAT(program.errors(), Contains("the compressed file is LARGER") && Contains("weights are LARGER"));
+  REQUIRE(program.run(model + "0"));
+  CHECK_THAT(program.errors(), Contains("the compressed file is LARGER"));
   CHECK_THAT(examples::read_file(program.path("log")), Contains("WARNING: the compressed file is LARGER"));
-  write_sharded(program, 2, false);
-  REQUIRE(program.run(model + "0.7"));
-  CHECK_THAT(examples::read_file(program.path("log")), !Contains("weights are LARGER"));
+  using examples::size_warning;
+  CHECK(size_warning({10, 10, 100, 100}).empty());
+  CHECK_THAT(size_warning({10, 10, 1101, 1000}), Contains("the compressed file is LARGER") &&
+                                                     Contains("1,101 bytes instead of 1,000, 10.1 % more") &&
+                                                     !Contains("weights"));
+  CHECK_THAT(size_warning({20, 10, 90, 100}), Contains("weights are LARGER") && !Contains("file is"));
+  CHECK_THAT(examples::size_report({20, 10, 90, 100}), Contains("20 bytes of weights instead of 10: 200.00 % kept"));
+}
+
+TEST_CASE("Weights of 16 bits stay 16 bits, and the ratio counts from them", "[examples][compress]") {
+  const Program program;
+  std::filesystem::create_directory(program.path("seen"));
+  for (const bool half : {false, true}) {
+    rotorlin::SafetensorsWriter checkpoint;
+    for (int l = 0; l < 4; ++l) {
+      const std::string name = "block." + std::to_string(l) + ".fc";
+      const auto seed = static_cast<std::uint64_t>(l) + 1;
+      const Matrix<float> weight = random_matrix(96, 48, seed);
+      if (half) {
+        checkpoint.add(name + ".weight", weight.cast<Eigen::half>());
+      } else {
+        checkpoint.add(name + ".weight", weight.cast<Eigen::bfloat16>());
+      }
+      checkpoint.add(name + ".bias", random_matrix(96, 1, seed + 50).col(0).cast<Eigen::bfloat16>());
+      rotorlin::SafetensorsWriter seen;
+      seen.add("x", random_matrix(200, 48, seed + 10));
+      seen.write(program.path("seen/" + name + ".safetensors"));
+    }
+    checkpoint.write(program.path("model.safetensors"));
+    const std::string model = "@model.safetensors --activations @seen --pattern 'block.*.fc.weight:fc' ";
+    for (const std::string& options :
+         {std::string("--method geopair_sparse"), std::string("--method svd_llm"),
+          std::string("--method geopair_dense --identity-gauge")}) {
+      CAPTURE(half, options);
+      const bool compressed =
+          program.run(model + options + " --iterations 4 --ratio 0.3 --out @small.safetensors");
+      INFO(program.log());
+      REQUIRE(compressed);
+      CHECK_THAT(program.log(), !Contains("LARGER"));
+      const rotorlin::SafetensorsFile file(program.path("small.safetensors"));
+      CHECK(file.info("dictionaries.0.atoms").dtype == (half ? rotorlin::DType::f16 : rotorlin::DType::bf16));
+      double kept = 0;
+      for (const auto& tensor : file.tensors()) {
+        if (!tensor.name.ends_with(".bias")) kept += static_cast<double>(tensor.end - tensor.begin);
+      }
+      const double dense = 4 * 96 * 48 * 2;
+      CHECK(kept <= 0.7 * dense * 1.01);
+      CHECK(kept >= 0.6 * dense);
+      const bool restored = program.run("--decompress @small.safetensors --out @dense.safetensors " + model);
+      INFO(program.log());
+      REQUIRE(restored);
+      CHECK(rotorlin::SafetensorsFile(program.path("dense.safetensors")).info("block.0.fc.bias").dtype ==
+            rotorlin::DType::bf16);
+    }
+  }
 }
 
 TEST_CASE("What is read is not written, under whatever name", "[examples][compress]") {
