@@ -1,17 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # single_header.sh [OUTPUT]: the whole library as one header, to standard output or a file. What it includes beside
-# the standard library are Eigen and nlohmann/json.
+# the standard library are Eigen and nlohmann/json. It is for header-only use, without rotorlin::compiled.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 amalgamate() {
   awk -v root="$root/include/" '
-    function emit(header, line, parts, depth, status) {
+    function emit(header, line, parts, depth, status, compiled) {
       if (header in done) return
       done[header] = 1
       depth = 0
+      compiled = 0  # within #if defined(ROTORLIN_COMPILED): 1, behind its #else: 2
       while ((status = (getline line < (root header))) > 0) {
+        if (line ~ /^#if defined\(ROTORLIN_COMPILED\)$/) {
+          compiled = 1
+          continue
+        }
+        if (compiled && line ~ /^#(else|endif)/) {
+          compiled = line ~ /^#else/ ? 2 : 0
+          continue
+        }
+        if (compiled == 1) continue
         if (line ~ /^#if/) ++depth
         if (line ~ /^#endif/) --depth
         if (line ~ /^#include "rotorlin\//) {
