@@ -64,16 +64,13 @@ void check_lane_products() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("Products in registers", "", float, double, long double) {
-  check_lane_products<TestType, 2>();
-  check_lane_products<TestType, 3>();
-  check_lane_products<TestType, 4>();
-  check_lane_products<TestType, 3, 0, 1>();
-  check_lane_products<TestType, 2, 0, 1>();
+TEST_CASE("Products in registers") {
+  check_lane_products<float, 3>();
+  check_lane_products<double, 2>();
+  check_lane_products<double, 3>();
+  check_lane_products<float, 2, 0, 1>();
+  check_lane_products<float, 3, 0, 1>();
+  check_lane_products<double, 4>();
+  check_lane_products<long double, 3>();
 }
-TEMPLATE_TEST_CASE("Products in registers: 16 and 32 even blades", "", float, double) {
-  check_lane_products<TestType, 5>();
-  check_lane_products<TestType, 4, 1>();
-  check_lane_products<TestType, 1, 1, 3>();
-  check_lane_products<TestType, 6>();
-}
+TEST_CASE("Products in registers: 16 even blades") { check_lane_products<float, 4, 1>(); }

@@ -145,6 +145,12 @@ ROTORLIN_INLINE Pack<S, W / 2> half_pack(const Pack<S, W>& pack, std::integer_se
   }
 }
 
+template <class S, int W, int... K>
+ROTORLIN_INLINE Pack<S, 2 * W> join_packs(const Pack<S, W>& low, const Pack<S, W>& high,
+                                          std::integer_sequence<int, K...>) {
+  return __builtin_shufflevector(low, high, K...);
+}
+
 template <int Count, class S, int W>
 ROTORLIN_INLINE void store_first(S* to, const Pack<S, W>& pack) {
   if constexpr (Count == W) {
@@ -170,10 +176,16 @@ ROTORLIN_INLINE void store_lanes(const Lanes<S, N, layout>& lanes, S* coeffs) {
     unroll<L::blocks>([&](auto b) ROTORLIN_INLINE_LAMBDA { source[b] = lanes.block[b]; });
     source[L::blocks] = Pack<S, L::width>{};
     permute_lanes<S, L::width, map, L::blocks + 1, to>(source, graded);
-    unroll<to>([&](auto b) ROTORLIN_INLINE_LAMBDA {
-      constexpr int left = size - decltype(b)::value * L::width;
-      store_first<std::clamp(left, 0, L::width), S, L::width>(coeffs + b * L::width, graded[b]);
-    });
+    if constexpr (to == 2 && size == 2 * L::width &&
+                  size <= native_lanes<S>) {  // in one store: it may be read so
+      store<S, size>(coeffs,
+                     join_packs<S, L::width>(graded[0], graded[1], std::make_integer_sequence<int, size>{}));
+    } else {
+      unroll<to>([&](auto b) ROTORLIN_INLINE_LAMBDA {
+        constexpr int left = size - decltype(b)::value * L::width;
+        store_first<std::clamp(left, 0, L::width), S, L::width>(coeffs + b * L::width, graded[b]);
+      });
+    }
   } else {  // a few coefficients out of many registers
     alignas(64) S memory[static_cast<std::size_t>(L::count + 1)];
     unroll<L::blocks>(
@@ -185,17 +197,21 @@ ROTORLIN_INLINE void store_lanes(const Lanes<S, N, layout>& lanes, S* coeffs) {
   }
 }
 
+/// The bits of a number but for its sign: 0 for zeros alone.
+template <class S>
+ROTORLIN_INLINE auto magnitude_bits(const S& number) {
+  std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t> bits;
+  std::memcpy(&bits, &number, sizeof(bits));
+  return bits << 1;
+}
 /// Whether all coefficients of a multivector in the lanes of a layout are zero.
+template <int N, Layout layout, class S, int... Lane>
+ROTORLIN_INLINE bool are_zero(const S* coeffs, std::integer_sequence<int, Lane...>) {
+  return (magnitude_bits(coeffs[lane_sources<N, layout, Part::all>[Lane]]) | ...) == 0;
+}
 template <int N, Layout layout, class S>
 ROTORLIN_INLINE bool are_zero(const S* coeffs) {
-  using Bits = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
-  Bits any = 0;
-  for (const int position : lane_sources<N, layout, Part::all>) {
-    Bits bits;
-    std::memcpy(&bits, coeffs + position, sizeof(bits));
-    any |= bits;
-  }
-  return (any << 1) == 0;  // but for the signs of zeros
+  return are_zero<N, layout>(coeffs, std::make_integer_sequence<int, Lanes<S, N, layout>::count>{});
 }
 
 /// What the factor of one blade does to lanes: the sign of its product for every lane of the result, as a

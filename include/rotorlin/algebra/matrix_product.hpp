@@ -48,6 +48,13 @@ void to_matrices(const SpinorBasis& basis, const S* coefficients, S* matrices) {
   }
 }
 
+/// Kept by each thread: products allocate once.
+template <class S>
+PackBuffer<S>& product_scratch() {
+  thread_local PackBuffer<S> memory;
+  return memory;
+}
+
 /// c = a b in Cl(n), n >= 1, for multivectors and even elements (c even where both are), coefficients in
 /// graded order.
 template <Part A, Part B, class S>
@@ -57,7 +64,7 @@ void matrix_product(int n, const S* a, const S* b, S* c) {
   const Index size = basis.size();
   const Index half = size / 2;
   const Index real = basis.real_order();
-  PackBuffer<S> memory;
+  PackBuffer<S>& memory = product_scratch<S>();
   const Index square = Index{basis.copies} * real * real;
   S* x = memory.reserve(8 * size + 2 * square);
   S* y = x + 2 * size;

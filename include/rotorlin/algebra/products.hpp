@@ -190,21 +190,19 @@ void multiply_static(const Scalar* a, const Scalar* b, Scalar* c) {
   }
 }
 
-/// body(Signature<n>) for a Euclidean algebra of 3 to 5 vectors that is known at run time; false for others.
+/// body(Signature<n>), which returns a bool, for a Euclidean algebra of 3 to 5 vectors that is known at run
+/// time; false for others.
 template <int P, int Q, int R, class Body>
 bool with_static_algebra(const Signature<P, Q, R>& algebra, Body body) {
   if constexpr (!Signature<P, Q, R>::is_never_euclidean) {
     if (!algebra.is_euclidean()) return false;
     switch (algebra.n()) {
       case 3:
-        body(Signature<3>{});
-        return true;
+        return body(Signature<3>{});
       case 4:
-        body(Signature<4>{});
-        return true;
+        return body(Signature<4>{});
       case 5:
-        body(Signature<5>{});
-        return true;
+        return body(Signature<5>{});
       default:
         break;
     }
@@ -219,9 +217,10 @@ bool with_static_algebra(const Signature<P, Q, R>& algebra, Body body) {
 /// c, whichever are fewer.
 template <Product product, Part A, Part B, Part C, class Scalar, int P, int Q, int R>
 void multiply(const Signature<P, Q, R>& algebra, const Scalar* a, const Scalar* b, Scalar* c) {
-  const Blades blades_a = blades_of(A, algebra.n());
-  const Blades blades_b = blades_of(B, algebra.n());
-  const Blades blades_c = blades_of(C, algebra.n());
+  constexpr int N = Signature<P, Q, R>::static_dimension;
+  const Blades blades_a = blades_of<A, N>(algebra.n());
+  const Blades blades_b = blades_of<B, N>(algebra.n());
+  const Blades blades_c = blades_of<C, N>(algebra.n());
   constexpr bool over_b = part_size(B, max_dimension) <= part_size(C, max_dimension);
   const Blades& inner = over_b ? blades_b : blades_c;
   for (Index i = 0; i < blades_a.size; ++i) {
@@ -262,8 +261,13 @@ auto product_part_of(const char* name, const A& a, const B& b) {
                           std::is_floating_point_v<Scalar>;
     if constexpr (wide && !Algebra::is_static && has_vectors<Scalar>) {
       if (with_static_algebra(a.signature(), [&](auto algebra) {
-            multiply_static<product, decltype(algebra), A::part, B::part, C>(
-                a.coeffs().data(), b.coeffs().data(), c.coeffs().data());
+            // few registers: code of moderate size
+            constexpr bool small = (1 << decltype(algebra)::static_dimension) <= 4 * native_lanes<Scalar>;
+            if constexpr (small) {
+              multiply_static<product, decltype(algebra), A::part, B::part, C>(
+                  a.coeffs().data(), b.coeffs().data(), c.coeffs().data());
+            }
+            return small;
           })) {
         return c;
       }

@@ -6,12 +6,10 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string>
 
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/core/finite.hpp"
@@ -123,20 +121,20 @@ SmallSquare<Scalar, N> rotation_matrix(const Scalar* r, int n) {
     const Scalar w = r[0], e12 = r[1], e13 = r[2], e23 = r[3];
     const Scalar t12 = e12 + e12, t13 = e13 + e13, t23 = e23 + e23;
     const Scalar w12 = t12 * w, w13 = t13 * w, w23 = t23 * w;
-    const Scalar square12 = t12 * e12, square13 = t13 * e13, square23 = t23 * e23;
     const Scalar x = t12 * e13, y = t12 * e23, z = t13 * e23;
-    const Scalar square = (w * w + e12 * e12) + (e13 * e13 + e23 * e23);
+    const Scalar a = w * w - e12 * e12, b = e13 * e13 - e23 * e23;
+    const Scalar c = w * w + e12 * e12, d = e13 * e13 + e23 * e23;
     SmallSquare<Scalar, N> matrix;
     Scalar* column = matrix.data();
-    column[0] = square - (square12 + square13);
+    column[0] = a - b;
     column[1] = Scalar(-(w12 + z));
     column[2] = y - w13;
     column[3] = w12 - z;
-    column[4] = square - (square12 + square23);
+    column[4] = a + b;
     column[5] = Scalar(-(w23 + x));
     column[6] = w13 + y;
     column[7] = w23 - x;
-    column[8] = square - (square13 + square23);
+    column[8] = c - d;
     return matrix;
   } else {
     const auto left = times_basis_vectors<VectorSide::left, Scalar, N>(r, n);
@@ -145,26 +143,10 @@ SmallSquare<Scalar, N> rotation_matrix(const Scalar* r, int n) {
   }
 }
 
-/// The largest |M^T M - 1|.
-template <class M>
-auto orthogonality_error(const M& m) {
-  using Scalar = typename M::Scalar;
-  Scalar error(0);
-  for (Index j = 0; j < m.cols(); ++j) {
-    for (Index i = 0; i <= j; ++i) {
-      Scalar product(i == j ? -1 : 0);
-      for (Index k = 0; k < m.rows(); ++k) product += m(k, i) * m(k, j);
-      const Scalar size = std::abs(product);
-      if (size > error || size != size) error = size;  // NaN stays
-    }
-  }
-  return error;
-}
-
 /// The rotor of a 3 x 3 rotation: of 4 q q^T, which is linear in the matrix, the row with the largest
 /// diagonal entry (Shepperd, Quaternion from rotation matrix, 1978), made a unit.
 template <class Scalar>
-bool rotor_of_rotation(const SmallSquare<Scalar, 3>& m, Scalar* r) {
+ROTORLIN_INLINE bool rotor_of_rotation(const SmallSquare<Scalar, 3>& m, Scalar* r) {
   const Scalar* c = m.data();
   const Scalar sum = c[4] + c[8], difference = c[4] - c[8];
   // in the order 1, e23, e13, e12
@@ -174,8 +156,12 @@ bool rotor_of_rotation(const SmallSquare<Scalar, 3>& m, Scalar* r) {
                              {x, 1 + c[0] - sum, xy, xz},
                              {y, xy, 1 - c[0] + difference, yz},
                              {z, xz, yz, 1 - c[0] - difference}};
-  const int first = rows[1][1] > rows[0][0] ? 1 : 0, second = rows[3][3] > rows[2][2] ? 3 : 2;
-  const Scalar* q = rows[rows[second][second] > rows[first][first] ? second : first];
+  // without branches, which random rotations would mislead
+  const int first = static_cast<int>(rows[1][1] > rows[0][0]);
+  const int second = 2 + static_cast<int>(rows[3][3] > rows[2][2]);
+  const Scalar largest_first = std::max(rows[0][0], rows[1][1]);
+  const Scalar largest_second = std::max(rows[2][2], rows[3][3]);
+  const Scalar* q = rows[first + (second - first) * static_cast<int>(largest_second > largest_first)];
   const Scalar norm = std::sqrt((q[0] * q[0] + q[1] * q[1]) + (q[2] * q[2] + q[3] * q[3]));
   const Scalar factor = std::copysign(Scalar(1), q[0]) / norm;
   r[0] = factor * q[0];
@@ -222,15 +208,40 @@ bool rotor_of_rotation(Square rest, typename Square::Scalar* coeffs) {
   return reflections % 2 == 0;
 }
 
+/// |M^T M - 1| at (i, j).
+template <class M>
+ROTORLIN_INLINE typename M::Scalar orthogonality_error(const M& matrix, Index i, Index j) {
+  typename M::Scalar product(i == j ? -1 : 0);
+  for (Index k = 0; k < matrix.rows(); ++k) product += matrix.coeff(k, i) * matrix.coeff(k, j);
+  return std::abs(product);
+}
+
+template <class M>
+[[noreturn, gnu::noinline, gnu::cold]] void throw_not_orthogonal(const char* who, const M& matrix) {
+  if (!detail::all_finite(matrix)) throw_domain(who, ": the matrix has NaN or infinite entries");
+  typename M::Scalar error(0);
+  for (Index j = 0; j < matrix.cols(); ++j) {
+    for (Index i = 0; i <= j; ++i) error = std::max(error, orthogonality_error(matrix, i, j));
+  }
+  throw_invalid(who, ": the matrix is not orthogonal, |M^T M - 1| = ", error);
+}
+
 /// Throws, in the name of `who`, unless a square matrix is orthogonal to the square root of the rounding
 /// unit.
 template <class M>
-void check_orthogonal(const char* who, const M& matrix) {
+ROTORLIN_INLINE void check_orthogonal(const char* who, const M& matrix) {
   using Scalar = typename M::Scalar;
-  const Scalar error = orthogonality_error(matrix);
-  if (error <= std::sqrt(std::numeric_limits<Scalar>::epsilon())) return;
-  if (!detail::all_finite(matrix)) throw_domain(who, ": the matrix has NaN or infinite entries");
-  throw_invalid(who, ": the matrix is not orthogonal, |M^T M - 1| = ", error);
+  const Scalar tolerance = std::sqrt(std::numeric_limits<Scalar>::epsilon());
+  bool orthogonal = true;  // without branches: nobody can predict rounding errors
+  for (Index j = 0; j < matrix.cols(); ++j) {
+    for (Index i = 0; i <= j; ++i) {
+      orthogonal = orthogonal & (orthogonality_error(matrix, i, j) <= tolerance);
+    }
+  }
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+  orthogonal = orthogonal && detail::all_finite(matrix);  // comparisons don't see NaN
+#endif
+  if (!orthogonal) throw_not_orthogonal(who, matrix);
 }
 
 }  // namespace rotorlin::detail

@@ -100,7 +100,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
                             max_dimension,
                             N == Dynamic ? std::string() : detail::concatenate(" with n = ", N));
     }
-    return from_square(who, matrix);
+    return from_square(who, matrix.derived());
   }
 
   /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that is
@@ -144,7 +144,10 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     if (!detail::rotor_of_rotation(matrix, result.coeffs().data())) {
       detail::throw_invalid(who, ": the determinant is -1, expected 1");
     }
-    return result[0] < Scalar(0) ? -result : result;
+    if constexpr (N != 3) {
+      if (result[0] < Scalar(0)) return -result;
+    }
+    return result;
   }
 
   Rotor nearest_rotor() const {
