@@ -114,6 +114,7 @@ bool isoclinic_log(const Small& algebra, const Scalar& c, const typename Small::
       }
     }
     const Scalar factor = angle_by_sine(square, cosine);
+    if (!is_finite(factor)) return false;
     for (std::size_t i = 0; i < half.size(); ++i) result[i] += factor * half[i];
   }
   return true;

@@ -189,6 +189,8 @@ void check_rotor(const char* who, const R& r, const SmallAlgebra<N, Algebra, Sca
     }
     const Scalar tolerance =
         half_digits + Scalar(gathered_rounding) * epsilon * (algebra.is_definite() ? 1 : total);
+    const Scalar tolerance_of_null = half_digits * (Scalar(1) + largest) +
+                                     Scalar(gathered_rounding) * epsilon * std::sqrt(total) * largest;
     good = error <= tolerance;
     if constexpr (N >= 4) {
       const auto square = algebra.wedge_square(b);
@@ -196,7 +198,7 @@ void check_rotor(const char* who, const R& r, const SmallAlgebra<N, Algebra, Sca
       for (std::size_t k = 0; k < p.size(); ++k) {
         const bool null = metric_of(algebra.algebra, algebra.quadvector_mask(k)) == 0;
         const Scalar part = std::abs(Scalar(2) * (x[0] * p[k] + rest[k]) - square[k]);
-        good = good && part <= (null ? half_digits * (Scalar(1) + largest) : tolerance);
+        good = good && part <= (null ? tolerance_of_null : tolerance);
         error = std::max(error, part);
       }
     }
@@ -221,8 +223,8 @@ Bivector<Scalar, P, Q, R> log_in_closed_form(const char* who, const Rotor<Scalar
     if (!closed_log(algebra, rotor.data(), b.data())) {
       throw_invalid(
           who, ": the rotor of ", r.signature(), " with scalar part ", r[0],
-          " has no logarithm: it is minus an exponential, and no plane there turns it to that; -r turns "
-          "and moves all elements as r does");
+          " has no logarithm: it is minus an exponential that no plane turns to it (-r moves all elements as "
+          "r does), or so large that rounding has lost its planes");
     }
     for (std::size_t i = 0; i < b.size(); ++i) result[static_cast<Index>(i)] = static_cast<Scalar>(b[i]);
   });
