@@ -310,6 +310,8 @@ TEST_CASE("Hostile calls end in exceptions") {
   CHECK_THROWS_WITH(layer.forward(x, x, workspace), Contains("same memory"));
   const RotorLinear<float> taken = std::move(layer);
   CHECK_THROWS_WITH(layer.forward(x), Contains("moved from"));
+  CHECK_THROWS_WITH(layer.prepare(), Contains("prepare") && Contains("moved from"));
+  CHECK_THROWS_WITH(layer.planes(), Contains("moved from"));
   CHECK_NOTHROW(taken.forward(x));
   CHECK_THROWS_WITH(RotorLinear<float>(4, 4, options(4, 1, false, static_cast<Kernel>(9))),
                     Contains("kernel = 9"));

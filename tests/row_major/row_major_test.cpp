@@ -5,6 +5,7 @@
 #include <numbers>
 #include <type_traits>
 
+#include "rotorlin/algebra/rotation.hpp"
 #include "rotorlin/exponential/exp.hpp"
 #include "rotorlin/exponential/log.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"
@@ -150,7 +151,9 @@ TEST_CASE("Row-major programs: exp and log") {
   const auto rotor = exp(plane);
   CHECK(std::abs(rotor[0] - std::cos(0.3)) < 1e-15);
   CHECK(std::abs(rotor[2] - std::sin(0.3)) < 1e-15);
-  const Eigen::MatrixXd turn = rotor.to_rotation_matrix();
+  const Eigen::MatrixXd turn = rotor.to_rotation_matrix(), points = random_rows(3, 6, 9);
+  CHECK((rotate(rotor, points) - turn * points).norm() < 1e-15);
+  CHECK((rotate(rotor, points.transpose().eval().transpose()) - turn * points).norm() < 1e-15);
   for (int n = 2; n <= 8; ++n) {
     const Bivector<double, Dynamic> b(n, Eigen::VectorXd(0.3 * random_rows(Index{n} * (n - 1) / 2, 1, 7)));
     const auto r = exp(b);

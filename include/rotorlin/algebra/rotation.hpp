@@ -182,7 +182,7 @@ Rotor<Scalar, N> random_rotor(const Signature<N>& algebra, Random& random) {
 /// r v r~ for every column v of an n x count matrix of coordinates, by the rotation matrix.
 /// \throws std::invalid_argument where the matrix has not n rows.
 template <class Scalar, int N, class M>
-Eigen::Matrix<Scalar, N, Dynamic> rotate(const Rotor<Scalar, N>& r, const Eigen::MatrixBase<M>& vectors) {
+Eigen::Matrix<Scalar, N, Dynamic, Eigen::ColMajor> rotate(const Rotor<Scalar, N>& r, const Eigen::MatrixBase<M>& vectors) {
   static_assert(std::same_as<typename M::Scalar, Scalar>, "rotorlin: rotor and vectors of one scalar type");
   const Index n = r.dimension(), count = vectors.cols();
   if (vectors.rows() != n) {
@@ -190,9 +190,9 @@ Eigen::Matrix<Scalar, N, Dynamic> rotate(const Rotor<Scalar, N>& r, const Eigen:
                           ", expected ", n, " rows");
   }
   const auto matrix = r.to_rotation_matrix();
-  Eigen::Matrix<Scalar, N, Dynamic> result(n, count);
+  Eigen::Matrix<Scalar, N, Dynamic, Eigen::ColMajor> result(n, count);
   if constexpr (N == 3) {
-    const Eigen::Ref<const Eigen::Matrix<Scalar, 3, Dynamic>> x(vectors.derived());
+    const Eigen::Ref<const Eigen::Matrix<Scalar, 3, Dynamic, Eigen::ColMajor>> x(vectors.derived());
     const Scalar* from = x.data();
     const Index stride = x.outerStride();
     Scalar* to = result.data();

@@ -94,7 +94,8 @@ template <VectorSide side, class Scalar, int N>
 auto times_basis_vectors(const Scalar* x, int n) {
   constexpr bool small = N != Dynamic && N <= max_inline_dimension;
   const Blades even = blades_of<Part::even, N>(n);
-  Eigen::Matrix<Scalar, small ? static_cast<int>(part_size(Part::even, N)) : Dynamic, small ? N : Dynamic>
+  Eigen::Matrix<Scalar, small ? static_cast<int>(part_size(Part::even, N)) : Dynamic, small ? N : Dynamic,
+                Eigen::ColMajor>
       products(even.size, n);
   for (unsigned k = 0; k < static_cast<unsigned>(n); ++k) {
     const unsigned vector = 1u << k;

@@ -23,7 +23,7 @@ namespace rotorlin {
 
 /// d(result)/d(argument), row i of the result, column j of the argument.
 template <class Scalar>
-using Jacobian3 = Eigen::Matrix<Scalar, 3, 3>;
+using Jacobian3 = Eigen::Matrix<Scalar, 3, 3, Eigen::ColMajor>;
 
 namespace detail {
 

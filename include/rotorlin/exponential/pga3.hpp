@@ -131,8 +131,8 @@ Motor<Scalar> motor(const Eigen::Transform<Scalar, 3, Eigen::Isometry>& motion) 
   return translator(t) * Motor<Scalar>{r[0], r[1], r[2], Scalar(0), r[3], Scalar(0), Scalar(0), Scalar(0)};
 }
 /// The same of a homogeneous 4 x 4 matrix with the last row 0 0 0 1.
-template <class Scalar>
-Motor<Scalar> motor(const Eigen::Matrix<Scalar, 4, 4>& matrix) {
+template <class Scalar, int Order>
+Motor<Scalar> motor(const Eigen::Matrix<Scalar, 4, 4, Order>& matrix) {
   if (!(matrix.row(3) == Eigen::Matrix<Scalar, 1, 4>(0, 0, 0, 1))) {
     rotorlin::detail::throw_invalid("pga3::motor: the last row of the matrix is ", matrix.row(3),
                                     ", expected 0 0 0 1");

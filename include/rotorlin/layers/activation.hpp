@@ -61,6 +61,11 @@ inline Activation activation_from_string(std::string_view name) {
                         "' is not an activation; expected none, relu, prelu, gelu, silu, leaky_relu or elu");
 }
 
+/// The same for options of layers (options.hpp).
+inline void from_string(std::string_view name, Activation& activation) {
+  activation = activation_from_string(name);
+}
+
 namespace detail {
 
 /// `function` of every lane, through Eigen's vectorised functions.

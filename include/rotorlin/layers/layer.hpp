@@ -125,10 +125,15 @@ void check_shape(const L&, const char* function, const char* name, const M& m, I
   }
 }
 
-template <class L, class M>
-Index checked_batch(const L& layer, const char* function, const M& x) {
+template <class L>
+void check_not_moved(const L& layer, const char* function) {
   if (layer.num_parameters() == 0)
     throw_invalid(L::type_name, "::", function, ": the layer has been moved from");
+}
+
+template <class L, class M>
+Index checked_batch(const L& layer, const char* function, const M& x) {
+  check_not_moved(layer, function);
   if (x.cols() == 0) {
     throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
                   " x batch with at least one sample");

@@ -24,6 +24,7 @@
 #include "rotorlin/core/tiled_batch.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 #include "rotorlin/layers/rotor/chunking.hpp"
 #include "rotorlin/layers/rotor/options.hpp"
 #include "rotorlin/layers/rotor/pass.hpp"
@@ -175,41 +176,21 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   }
 
   Description describe() const {
-    return {{"in", detail::option_text(this->in_features())},
-            {"out", detail::option_text(this->out_features())},
-            {"chunk", detail::option_text(options_.chunk)},
-            {"in_chunks", detail::option_text(options_.in_chunks)},
-            {"out_chunks", detail::option_text(options_.out_chunks)},
-            {"width", detail::option_text(options_.width)},
-            {"single_rotor", detail::option_text(options_.single_rotor)},
-            {"bias", detail::option_text(this->has_bias())},
-            {"bias_inside_alpha", detail::option_text(options_.bias_inside_alpha)}};
+    return detail::describe_options(this->in_features(), this->out_features(), options_);
   }
   static RotorLinear from_description(const Description& description) {
     return RotorLinear(detail::option<Index>(description, "in"), detail::option<Index>(description, "out"),
-                       options_of(description));
+                       detail::parse_options<Options>(description));
   }
   /// Number of parameters of that layer, without making it.
   static Index count_parameters(const Description& description) {
     const auto in = detail::option<Index>(description, "in");
     const auto out = detail::option<Index>(description, "out");
-    const Options options = detail::complete(in, out, options_of(description));
+    const Options options = detail::complete(in, out, detail::parse_options<Options>(description));
     return detail::checked_sum(detail::count_rotor_parameters(options), options.bias ? out : 0);
   }
 
  private:
-  static Options options_of(const Description& description) {
-    Options options;
-    options.chunk = detail::option<Index>(description, "chunk");
-    options.in_chunks = detail::option<Index>(description, "in_chunks");
-    options.out_chunks = detail::option<Index>(description, "out_chunks");
-    options.width = detail::option<Index>(description, "width");
-    options.single_rotor = detail::option<bool>(description, "single_rotor");
-    options.bias = detail::option<bool>(description, "bias");
-    options.bias_inside_alpha = detail::option<bool>(description, "bias_inside_alpha");
-    return options;
-  }
-
   struct Completed {};
 
   RotorLinear(Index in, Index out, const Options& options, Completed)
@@ -221,6 +202,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
 
   /// The weights for the present parameters. The bias is in none of them.
   const Weights& weights(bool adjoint, const char* function) const {
+    detail::check_not_moved(*this, function);
     if (!detail::all_finite(this->bias())) detail::check_parameters(*this, function);
     const S* parameters = this->parameters().data();
     return weights_.get(parameters, shape_.parameters(), adjoint,

@@ -7,17 +7,17 @@
 #include <bit>
 #include <charconv>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
-#include "rotorlin/core/text.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/activation.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 #include "rotorlin/layers/rotor/options.hpp"
 
 namespace rotorlin {
@@ -36,6 +36,16 @@ struct RotorNetworkOptions {
   bool parallel_output = false;  ///< y = sum_b v_b rotor_b(h_depth) with `width` rotors, instead of one
   Kernel kernel = Kernel::automatic;
   std::uint64_t seed = 0;  ///< of bivectors (normal with variance 1) and permutations
+
+  static constexpr auto fields() {
+    using O = RotorNetworkOptions;
+    return std::tuple(option_field("hidden", &O::hidden), option_field("depth", &O::depth),
+                      option_field("width", &O::width), option_field("single_rotor", &O::single_rotor),
+                      option_field("use_permutations", &O::use_permutations),
+                      option_field("normalize", &O::normalize), option_field("epsilon", &O::epsilon),
+                      option_field("activation", &O::activation), option_field("residual", &O::residual),
+                      option_field("parallel_output", &O::parallel_output));
+  }
 };
 
 namespace detail {
@@ -127,18 +137,7 @@ inline std::string permutation_key(Index number) { return "permutation." + std::
 
 inline Description describe(Index in, Index out, const RotorNetworkOptions& options,
                             const std::vector<Permutation>& permutations) {
-  Description result = {{"in", option_text(in)},
-                        {"out", option_text(out)},
-                        {"hidden", option_text(options.hidden)},
-                        {"depth", option_text(options.depth)},
-                        {"width", option_text(options.width)},
-                        {"single_rotor", option_text(options.single_rotor)},
-                        {"use_permutations", option_text(options.use_permutations)},
-                        {"normalize", option_text(options.normalize)},
-                        {"epsilon", format_real(options.epsilon)},
-                        {"activation", std::string(to_string(options.activation))},
-                        {"residual", option_text(options.residual)},
-                        {"parallel_output", option_text(options.parallel_output)}};
+  Description result = describe_options(in, out, options);
   for (std::size_t i = 0; i < permutations.size(); ++i) {
     std::string& text = result[permutation_key(static_cast<Index>(i))];
     for (const std::int32_t from : permutations[i]) text += (text.empty() ? "" : " ") + std::to_string(from);
@@ -148,21 +147,8 @@ inline Description describe(Index in, Index out, const RotorNetworkOptions& opti
 
 /// The options of a description, completed. \throws std::invalid_argument where one is missing or cannot be.
 inline RotorNetworkOptions network_options_of(const Description& description) {
-  RotorNetworkOptions options;
-  options.hidden = option<Index>(description, "hidden");
-  options.depth = option<Index>(description, "depth");
-  options.width = option<Index>(description, "width");
-  options.single_rotor = option<bool>(description, "single_rotor");
-  options.use_permutations = option<bool>(description, "use_permutations");
-  options.normalize = option<bool>(description, "normalize");
-  const std::string& epsilon = option_at(description, "epsilon");
-  const std::optional<double> value = parse_real(epsilon);
-  if (!value) throw_invalid("layer description: option 'epsilon' is '", epsilon, "', expected a number");
-  options.epsilon = *value;
-  options.activation = activation_from_string(option_at(description, "activation"));
-  options.residual = option<bool>(description, "residual");
-  options.parallel_output = option<bool>(description, "parallel_output");
-  return complete(option<Index>(description, "in"), option<Index>(description, "out"), options);
+  return complete(option<Index>(description, "in"), option<Index>(description, "out"),
+                  parse_options<RotorNetworkOptions>(description));
 }
 
 inline Permutation permutation_of(const Description& description, Index number) {

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <tuple>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/options.hpp"
 #include "rotorlin/sandwich/kernel.hpp"
 
 namespace rotorlin {
@@ -26,6 +28,14 @@ struct RotorLinearOptions {
       false;  ///< y = alpha (M x + bias), one chunk and width 1: the authors' checkpoints
   Kernel kernel = Kernel::automatic;
   std::uint64_t seed = 0;  ///< of the initial bivectors, normal with variance 1
+
+  static constexpr auto fields() {
+    using O = RotorLinearOptions;
+    return std::tuple(option_field("chunk", &O::chunk), option_field("in_chunks", &O::in_chunks),
+                      option_field("out_chunks", &O::out_chunks), option_field("width", &O::width),
+                      option_field("single_rotor", &O::single_rotor), option_field("bias", &O::bias),
+                      option_field("bias_inside_alpha", &O::bias_inside_alpha));
+  }
 };
 
 namespace detail {
