@@ -60,6 +60,7 @@
 #include "rotorlin/geopair/dictionary_step.hpp"
 #include "rotorlin/geopair/factorization_options.hpp"
 #include "rotorlin/geopair/gauge.hpp"
+#include "rotorlin/geopair/group_codec.hpp"
 #include "rotorlin/geopair/group_compression.hpp"
 #include "rotorlin/geopair/grouping.hpp"
 #include "rotorlin/geopair/instances.hpp"

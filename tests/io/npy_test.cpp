@@ -91,6 +91,11 @@ TEST_CASE("npy: shapes") {
   CHECK_THROWS_WITH(NpyFile(path).batch<float>(0, 1), Contains("ascontiguousarray"));
   write_bytes(path, npy(dictionary("<f4", "False", "(0, 4)"), ""));
   CHECK(NpyFile(path).matrix<float>().cols() == 4);
+  // A file of 90 bytes must not ask for a walk over 2^60 columns without rows.
+  write_bytes(path, npy(dictionary("<f4", "False", "(0, 1152921504606846976)"), ""));
+  CHECK(NpyFile(path).matrix<float>().cols() == Index{1} << 60);
+  write_bytes(path, npy(dictionary("<f4", "False", "(1152921504606846976, 0)"), ""));
+  CHECK(NpyFile(path).batch<float>(0, NpyFile(path).samples()).cols() == Index{1} << 60);
   write_bytes(path, npy(dictionary("<f4", "False", "()"), bytes_of<float>({1})));
   CHECK_THROWS_WITH(NpyFile(path).matrix<float>(), Contains("()"));
   // Keys in another order, quotes and spaces as other writers have them.

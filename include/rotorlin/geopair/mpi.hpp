@@ -26,6 +26,8 @@
 #include "rotorlin/core/workers.hpp"
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/geopair/compressor.hpp"
+#include "rotorlin/geopair/group_codec.hpp"
+#include "rotorlin/io/safetensors.hpp"
 
 namespace rotorlin {
 
@@ -48,12 +50,6 @@ class WireWriter {
   template <class T>
   void put(const std::vector<T>& values) {
     put_list(values.data(), values.size());
-  }
-  template <class T, int Rows, int Cols>
-  void put(const Eigen::Matrix<T, Rows, Cols, Eigen::ColMajor>& m) {
-    put(m.rows());
-    put(m.cols());
-    append(m.data(), static_cast<std::size_t>(m.size()) * sizeof(T));
   }
   std::vector<std::byte>& bytes() { return bytes_; }
 
@@ -84,13 +80,6 @@ class WireReader {
     return list;
   }
   std::string text() { return get_list<std::string>(); }
-  template <class M>
-  M matrix() {
-    const Index rows = get<Index>(), cols = get<Index>();
-    M m(rows, cols);
-    take(m.data(), static_cast<std::size_t>(m.size()) * sizeof(typename M::Scalar));
-    return m;
-  }
 
  private:
   void take(void* to, std::size_t count) {
@@ -101,78 +90,6 @@ class WireReader {
   const std::vector<std::byte>& bytes_;
   std::size_t place_ = 0;
 };
-
-template <class = void>
-void write_group(WireWriter& wire, const CompressedGroup& group) {
-  const GroupReport& report = group.report;
-  wire.put(group.members);
-  wire.put(report.side);
-  wire.put(report.size);
-  wire.put(report.trace);
-  for (const double value : {report.ratio, report.energy, report.objective, report.dictionary_bytes,
-                             report.bytes, report.dense_bytes, report.seconds}) {
-    wire.put(value);
-  }
-  const SharedDictionary<float>& dictionary = *group.layers.at(0).dictionary();
-  wire.put(dictionary.stored());
-  wire.put(dictionary.identity_rows());
-  for (std::size_t i = 0; i < group.layers.size(); ++i) {
-    const LayerReport& layer_report = group.layer_reports[i];
-    const SharedDictionaryLinear<float>& layer = group.layers[i];
-    wire.put(layer_report.name);
-    for (const double value : {layer_report.relative_error, layer_report.eta, layer_report.bytes})
-      wire.put(value);
-    wire.put(layer_report.calibrated);
-    wire.put(layer.storage());
-    wire.put(VectorX<float>(layer.bias()));
-    if (layer.storage() == CoefficientStorage::dense) {
-      wire.put(layer.coefficients());
-    } else {
-      wire.put(layer.pattern().rows);
-      wire.put(layer.pattern().starts);
-      wire.put(layer.pattern().indices);
-      wire.put(VectorX<float>(layer.parameters().head(layer.nonzeros())));
-    }
-  }
-}
-
-template <class = void>
-CompressedGroup read_group(WireReader& wire) {
-  CompressedGroup group;
-  GroupReport& report = group.report;
-  group.members = wire.get_list<std::vector<std::size_t>>();
-  report.side = wire.get<DictionarySide>();
-  report.size = wire.get<DictionarySize>();
-  report.trace = wire.get_list<std::vector<TracePoint>>();
-  for (double* value : {&report.ratio, &report.energy, &report.objective, &report.dictionary_bytes,
-                        &report.bytes, &report.dense_bytes, &report.seconds}) {
-    *value = wire.get<double>();
-  }
-  auto stored = wire.matrix<Matrix<float>>();
-  const auto dictionary =
-      std::make_shared<const SharedDictionary<float>>(std::move(stored), wire.get_list<std::vector<Index>>());
-  for (std::size_t i = 0; i < group.members.size(); ++i) {
-    LayerReport layer_report{};
-    layer_report.name = wire.text();
-    for (double* value : {&layer_report.relative_error, &layer_report.eta, &layer_report.bytes})
-      *value = wire.get<double>();
-    layer_report.calibrated = wire.get<bool>();
-    report.members.push_back(layer_report.name);
-    group.layer_reports.push_back(std::move(layer_report));
-    const auto storage = wire.get<CoefficientStorage>();
-    const auto bias = wire.matrix<VectorX<float>>();
-    if (storage == CoefficientStorage::dense) {
-      group.layers.emplace_back(dictionary, wire.matrix<Matrix<float>>(), storage, report.side, bias);
-    } else {
-      ColumnPattern pattern;
-      pattern.rows = wire.get<Index>();
-      pattern.starts = wire.get_list<std::vector<std::size_t>>();
-      pattern.indices = wire.get_list<std::vector<std::uint32_t>>();
-      group.layers.emplace_back(dictionary, pattern, wire.matrix<VectorX<float>>(), report.side, bias);
-    }
-  }
-  return group;
-}
 
 /// Messages of any length between the processes of one communicator: first their size, then pieces that MPI
 /// can count.
@@ -282,7 +199,11 @@ std::optional<CompressionResult> compress(const GeoPairCompressor& compressor,
     detail::run_tasks(mine, options.threads,
                       [&](std::size_t g) { done[g] = compressor.compress_group(groups[g], options); });
     if (messages.rank() == 0) return;
-    for (const std::size_t g : mine) detail::write_group(wire, done[g]);
+    for (const std::size_t g : mine) {
+      SafetensorsWriter group;
+      write_group(group, done[g]);
+      wire.put(group.bytes());
+    }
   });
   std::string failure = detail::WireReader(message).text();
   if (messages.rank() != 0) {
@@ -295,7 +216,10 @@ std::optional<CompressionResult> compress(const GeoPairCompressor& compressor,
         failure = theirs;
         continue;
       }
-      for (const std::size_t g : shares[static_cast<std::size_t>(from)]) done[g] = detail::read_group(wire);
+      for (const std::size_t g : shares[static_cast<std::size_t>(from)]) {
+        const auto sender = detail::concatenate("message of process ", from);
+        done[g] = read_group(SafetensorsFile(wire.get_list<std::vector<std::byte>>(), sender));
+      }
     }
     detail::WireWriter verdict;
     verdict.put(failure);

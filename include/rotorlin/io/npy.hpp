@@ -196,6 +196,7 @@ class NpyFile {
       detail::throw_runtime(path_, " has shape ", shape_text(), ", expected a matrix: two dimensions");
     const Index rows = header_.shape[0], cols = dimensions == 2 ? header_.shape[1] : 1;
     Matrix<S> result(rows, cols);
+    if (result.size() == 0) return result;  // any number of columns without rows
     for (Index j = 0; j < cols; ++j) {
       for (Index i = 0; i < rows; ++i) result(i, j) = value<S>(fortran_order() ? i + j * rows : i * cols + j);
     }
@@ -228,6 +229,7 @@ class NpyFile {
                             " in Fortran's order; save numpy.ascontiguousarray(x)");
     }
     Matrix<S> result(rows, count);
+    if (result.size() == 0) return result;
     for (Index j = 0; j < count; ++j) {
       for (Index i = 0; i < rows; ++i)
         result(i, j) = value<S>(fortran_order() ? first + j + i * all : (first + j) * rows + i);

@@ -130,6 +130,18 @@ void make_idx() {
   gzclose(file);
 }
 
+void make_npy() {
+  const auto file = [&](const std::string& name, char version, const std::string& header,
+                        const std::string& values) {
+    std::string bytes = std::string("\x93NUMPY") + version + '\0' + static_cast<char>(header.size()) + '\0';
+    if (version > 1) bytes += std::string(2, '\0');
+    put("npy", name, bytes + header + values);
+  };
+  file("floats", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", std::string(24, '?'));
+  file("fortran", 2, "{'descr': '>f8', 'fortran_order': True, 'shape': (2, 1, 1), }\n", std::string(16, '?'));
+  file("empty", 1, "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 1152921504606846976), }\n", "");
+}
+
 void make_index() {
   put("checkpoint_index", "two_shards",
       R"({"metadata":{"total_size":8},"weight_map":{"a.weight":"model-00001-of-00002.safetensors",)"
@@ -148,5 +160,6 @@ int main(int argc, char** argv) {
   make_llama();
   make_tokenizer();
   make_idx();
+  make_npy();
   make_index();
 }
