@@ -21,8 +21,8 @@ compress_checkpoint MODEL --activations FOLDER | --grams FILE [options] --out FI
 compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and its data, to check the errors]
 
   MODEL              in the format of llama2.c (float32, version 0), or ending in .safetensors, or a folder
-                     of Hugging Face's, or its model.safetensors.index.json. Where there is an index, the files
-                     and tensors that it names are the model; without, one file or a whole set of shards is
+                     of Hugging Face's, or its model.safetensors.index.json. Where there is an index, the
+                     files and tensors that it names are the model; without, one file or a whole set of shards
   --out              of --decompress: FILE.safetensors, or a new folder, which gets the original's files
 
   --calibration FILE, --evaluation FILE
@@ -41,8 +41,8 @@ compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and i
   --pattern NAME:TYPE[:READS][:linear|:transposed]
                      which tensors are compressed instead of the preset's, * for a number, a type for those
                      with the same place in every layer, and whose activations serve where NAME has none; any
-                     number of times. Weights lie out x in (linear) or in x out (transposed, as GPT-2's Conv1D):
-                     for square ones this, or the preset, must say it
+                     number of times. Weights lie out x in (linear) or in x out (transposed, as GPT-2's
+                     Conv1D): for square ones this, or the preset, must say it
 
   --ratio R          part of the bytes to remove, 0 <= R < 1 (default: 0.3)
   --method NAME      plain_svd, svd_llm, basis_sharing, sparse_single, geopair_dense or geopair_sparse

@@ -480,7 +480,8 @@ TEST_CASE("A result larger than its source says so", "[examples][compress]") {
                                                      Contains("1,101 bytes instead of 1,000, 10.1 % more") &&
                                                      !Contains("weights"));
   CHECK_THAT(size_warning({20, 10, 90, 100}), Contains("weights are LARGER") && !Contains("file is"));
-  CHECK_THAT(examples::size_report({20, 10, 90, 100}), Contains("20 bytes of weights instead of 10: 200.00 % kept"));
+  CHECK_THAT(examples::size_report({20, 10, 90, 100}),
+             Contains("20 bytes of weights instead of 10: 200.00 % kept"));
 }
 
 TEST_CASE("Weights of 16 bits stay 16 bits, and the ratio counts from them", "[examples][compress]") {
