@@ -478,3 +478,76 @@ TEST_CASE("A layer that no activation reached is compressed as a weight, and the
     }
   }
 }
+
+TEST_CASE("Values outside of their enumerations and ridges without measure are refused by name",
+          "[geopair][compressor]") {
+  GeoPairCompressor compressor;
+  compressor.add_layer("a", random_matrix(6, 6, 1), random_gram(6, 10, 2));
+  const auto refused = [&](const CompressorOptions& options, const char* text) {
+    CHECK_THROWS_WITH(compressor.compress(options), Contains(text) && Contains("expected"));
+    CHECK_THROWS_AS(compressor.plan(options), std::invalid_argument);
+  };
+  refused({.method = static_cast<CompressionMethod>(6)}, "method = 6");
+  refused({.method = static_cast<CompressionMethod>(-1)}, "method = -1");
+  refused({.pairing = static_cast<rotorlin::Pairing>(4)}, "pairing = 4");
+  refused({.weighting = static_cast<rotorlin::LayerWeighting>(2)}, "weighting = 2");
+  refused({.budget = static_cast<rotorlin::BudgetAllocation>(99)}, "budget = 99");
+  refused({.eta = 1e300}, "eta = 1e+300");
+  refused({.eta = std::numeric_limits<double>::infinity()}, "eta = inf");
+  CHECK_THROWS_WITH(compressor.add_layer("b", random_matrix(6, 6, 1), random_gram(6, 10, 2),
+                                         {.side = static_cast<rotorlin::DictionarySide>(7)}),
+                    Contains("'b'") && Contains("side = 7"));
+  CHECK(compressor.compress({.eta = 1e6}).layer_reports[0].relative_error < 1);
+  for (const rotorlin::MethodTraits& traits : rotorlin::compression_methods) {
+    CHECK(rotorlin::compression_method(rotorlin::to_string(traits.method)) == traits.method);
+  }
+  CHECK_THROWS_WITH(rotorlin::compression_method("geopair"), Contains("svd_llm") && Contains("'geopair'"));
+}
+
+TEST_CASE("The scale of activations and weights does not change what is kept", "[geopair][compressor]") {
+  for (const rotorlin::MethodTraits& traits : rotorlin::compression_methods) {
+    for (const auto side : {rotorlin::DictionarySide::input, rotorlin::DictionarySide::output}) {
+      CAPTURE(std::string(traits.name), side == rotorlin::DictionarySide::output);
+      const Matrix a = random_matrix(10, 10, 1), b = random_matrix(10, 10, 2);
+      const Matrix g = random_gram(10, 100, 3), h = random_gram(10, 100, 4);
+      const auto compressed = [&](double weights, double inputs) {
+        GeoPairCompressor compressor;
+        compressor.add_layer("a", weights * a, inputs * inputs * g, {.side = side});
+        compressor.add_layer("b", weights * b, inputs * inputs * h, {.side = side});
+        return compressor.compress({.ratio = 0.3, .method = traits.method, .iterations = 4});
+      };
+      const CompressionResult plain = compressed(1, 1);
+      for (const double weights : {1e-30, 1.0, 1e30}) {
+        for (const double inputs : {1e-30, 1e-5, 1e30}) {
+          CAPTURE(weights, inputs);
+          const CompressionResult scaled = compressed(weights, inputs);
+          for (std::size_t i = 0; i < 2; ++i) {
+            CHECK(scaled.layer_reports[i].relative_error ==
+                  Approx(plain.layer_reports[i].relative_error).epsilon(1e-3));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("No stored layer is further from its weight than zero, and weights below float are gone",
+          "[geopair][compressor]") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    GeoPairCompressor compressor;
+    for (std::uint64_t i = 0; i < 4; ++i) {  // wide inputs, one output, metrics of their own
+      compressor.add_layer("layers." + std::to_string(i) + ".w", random_matrix(1, 16, 10 * seed + i + 1),
+                           random_gram(16, 1e8, 10 * seed + i + 5));
+    }
+    for (const Index size : {2, 4}) {
+      const CompressionResult result =
+          compressor.compress({.ratio = 0.3, .method = CompressionMethod::basis_sharing, .group_size = size});
+      for (const rotorlin::LayerReport& layer : result.layer_reports) CHECK(layer.relative_error <= 1 + 1e-6);
+    }
+  }
+  GeoPairCompressor compressor;
+  compressor.add_layer("tiny", 1e-200 * random_matrix(6, 6, 1), random_gram(6, 10, 2));
+  CHECK(compressor.compress({.ratio = 0.3, .method = CompressionMethod::svd_llm})
+            .layer_reports[0]
+            .relative_error == Approx(1));
+}

@@ -138,3 +138,20 @@ TEST_CASE("The ridge grows up to the mean diagonal, whatever it began with", "[g
     CHECK(whitening.eta * 0.345 > 0.31);
   }
 }
+
+TEST_CASE("Activations whose squares leave the range are refused where they are added", "[linalg][gram]") {
+  GramAccumulator gram(2);
+  gram.add(Matrix::Ones(2, 3));
+  const Matrix before = gram.gram();
+  CHECK_THROWS_WITH(gram.add(1e160 * Matrix::Ones(2, 3)),
+                    Catch::Contains("1e+160") && Catch::Contains("expected magnitudes below"));
+  CHECK_THROWS_AS(CrossGramAccumulator(2, 2).add(1e160 * Matrix::Ones(2, 3), Matrix::Ones(2, 3)),
+                  std::domain_error);
+  CHECK(gram.gram() == before);
+  GramAccumulator tiny(2);
+  tiny.add(1e-170 * Matrix::Ones(2, 3));
+  CHECK_THROWS_WITH(tiny.gram(), Catch::Contains("1e-170") && Catch::Contains("expected"));
+  GramAccumulator large(2);
+  large.add(1e30 * Matrix::Ones(2, 3));
+  CHECK(large.gram()(1, 0) == Approx(1e60));
+}

@@ -116,40 +116,13 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
 
   using Base::forward;
   /// y (out x batch) = M x + bias for x (in x batch).
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    const detail::RotorView<S> view = view_of(weights(false, "forward"));
-    if (shape_.kernel == Kernel::dense) return detail::DensePass<S>(view).forward_batch(x, y);
-    const detail::RotorPass<S> pass(view);
-    detail::map_batch<S>(
-        x, y, pass.singles_per_tile(), workspace.scratch_,
-        [&](int width) { return pass.forward_memory(width); },
-        [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
-          pass.template forward<decltype(width)::value>(x_tile, nullptr, y_tile, arena);
-        });
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   /// Adds dL/dp to gradients() and writes dL/dx (in x batch), given x and dL/dy (out x batch). With g the
   /// gradient of one pair's result and gx = r~ g s: dL/db_left = alpha phi(ad_b) <gx x~>_2, dL/db_right =
   /// alpha phi(ad_c) <gx~ x>_2, dL/dalpha = <gx, x>, exact at every point.
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    const detail::RotorView<S> view = view_of(weights(true, "backward"));
-    const detail::RotorPass<S> pass(view);
-    const Wide* sums = shape_.kernel == Kernel::dense
-                           ? backward_dense(detail::DensePass<S>(view), x, grad_y, grad_x, workspace)
-                           : backward_tiles(pass, x, grad_y, grad_x, workspace);
-    pass.add_gradients(sums, this->gradients().data());
-    const Wide* bias_sums = sums + pass.partial_size();
-    Wide bias_along_gradient(0);
-    auto gradients = this->gradients();
-    for (Index f = 0; f < this->bias().size(); ++f) {
-      gradients[this->bias_offset() + f] += view.bias_scale * static_cast<S>(bias_sums[f]);
-      bias_along_gradient += bias_sums[f] * static_cast<Wide>(this->bias()[f]);
-    }
-    if (shape_.bias_inside_alpha) gradients[alpha_offset()] += static_cast<S>(bias_along_gradient);
-  }
+                Workspace& workspace);
 
   /// M (out x in), without the bias.
   Matrix<S> to_dense() const {
@@ -274,6 +247,45 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   mutable detail::Cached<S, Weights> weights_;
 };
 
+template <class S>
+void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  const detail::RotorView<S> view = view_of(weights(false, "forward"));
+  if (shape_.kernel == Kernel::dense) return detail::DensePass<S>(view).forward_batch(x, y);
+  const detail::RotorPass<S> pass(view);
+  detail::map_batch<S>(
+      x, y, pass.singles_per_tile(), workspace.scratch_,
+      [&](int width) { return pass.forward_memory(width); },
+      [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
+        pass.template forward<decltype(width)::value>(x_tile, nullptr, y_tile, arena);
+      });
+}
+
+template <class S>
+void RotorLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
+              Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  const detail::RotorView<S> view = view_of(weights(true, "backward"));
+  const detail::RotorPass<S> pass(view);
+  const Wide* sums = shape_.kernel == Kernel::dense
+                         ? backward_dense(detail::DensePass<S>(view), x, grad_y, grad_x, workspace)
+                         : backward_tiles(pass, x, grad_y, grad_x, workspace);
+  pass.add_gradients(sums, this->gradients().data());
+  const Wide* bias_sums = sums + pass.partial_size();
+  Wide bias_along_gradient(0);
+  auto gradients = this->gradients();
+  for (Index f = 0; f < this->bias().size(); ++f) {
+    gradients[this->bias_offset() + f] += view.bias_scale * static_cast<S>(bias_sums[f]);
+    bias_along_gradient += bias_sums[f] * static_cast<Wide>(this->bias()[f]);
+  }
+  if (shape_.bias_inside_alpha) gradients[alpha_offset()] += static_cast<S>(bias_along_gradient);
+}
+
 static_assert(LinearLayer<RotorLinear<float>> && DescribedLayer<RotorLinear<double>>);
+
+#if defined(ROTORLIN_COMPILED)
+extern template class RotorLinear<float>;
+extern template class RotorLinear<double>;
+#endif
 
 }  // namespace rotorlin

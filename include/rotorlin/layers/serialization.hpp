@@ -173,3 +173,7 @@ L load(const std::filesystem::path& path) {
 }
 
 }  // namespace rotorlin
+
+#if defined(ROTORLIN_COMPILED)
+#include "rotorlin/layers/instances.hpp"
+#endif

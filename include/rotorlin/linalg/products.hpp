@@ -185,4 +185,22 @@ Matrix<T> upper_product(const ConstMatrixRef<T>& u, Op op, const ConstMatrixRef<
   return y;
 }
 
+/// What rotorlin::compiled holds of this header.
+#define ROTORLIN_INSTANTIATE_PRODUCTS(KEYWORD, T)                                                            \
+  KEYWORD template void gemm<T>(T, const ConstMatrixRef<T>&, Op, const ConstMatrixRef<T>&, Op, T,            \
+                                MatrixRef<T>);                                                               \
+  KEYWORD template Matrix<T> product<T>(const ConstMatrixRef<T>&, const ConstMatrixRef<T>&);                 \
+  KEYWORD template Matrix<T> product_tn<T>(const ConstMatrixRef<T>&, const ConstMatrixRef<T>&);              \
+  KEYWORD template Matrix<T> product_nt<T>(const ConstMatrixRef<T>&, const ConstMatrixRef<T>&);              \
+  KEYWORD template void add_product<T>(T, const ConstMatrixRef<T>&, const ConstMatrixRef<T>&, MatrixRef<T>); \
+  KEYWORD template void syrk_lower<T>(T, const ConstMatrixRef<T>&, Op, MatrixRef<T>);                        \
+  KEYWORD template void mirror_lower<T>(MatrixRef<T>);                                                       \
+  KEYWORD template Matrix<T> symmetric_product<T>(const ConstMatrixRef<T>&, Op);                             \
+  KEYWORD template Matrix<T> upper_product<T>(const ConstMatrixRef<T>&, Op, const ConstMatrixRef<T>&)
+
+#if defined(ROTORLIN_COMPILED)
+ROTORLIN_INSTANTIATE_PRODUCTS(extern, float);
+ROTORLIN_INSTANTIATE_PRODUCTS(extern, double);
+#endif
+
 }  // namespace rotorlin::linalg

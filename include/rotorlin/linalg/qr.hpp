@@ -211,4 +211,15 @@ PivotedQr<T>::PivotedQr(Matrix<T> a, T threshold)
   tau_.conservativeResize(rank);
 }
 
+/// What rotorlin::compiled holds of this header.
+#define ROTORLIN_INSTANTIATE_QR(KEYWORD, T)                                                                 \
+  KEYWORD template void apply_reflectors<T>(const ConstMatrixRef<T>&, const VectorX<T>&, Op, MatrixRef<T>); \
+  KEYWORD template class Qr<T>;                                                                             \
+  KEYWORD template class PivotedQr<T>
+
+#if defined(ROTORLIN_COMPILED)
+ROTORLIN_INSTANTIATE_QR(extern, float);
+ROTORLIN_INSTANTIATE_QR(extern, double);
+#endif
+
 }  // namespace rotorlin::linalg

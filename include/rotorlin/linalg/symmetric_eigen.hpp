@@ -16,7 +16,6 @@
 
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/simd.hpp"
-#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/linalg/lapack.hpp"
 #include "rotorlin/linalg/qr.hpp"
@@ -265,5 +264,14 @@ SymmetricEigen<T> symmetric_eigen(Matrix<T> a) {
   return {std::move(values), std::move(vectors), success};
 #endif
 }
+
+/// What rotorlin::compiled holds of this header.
+#define ROTORLIN_INSTANTIATE_SYMMETRIC_EIGEN(KEYWORD, T) \
+  KEYWORD template SymmetricEigen<T> symmetric_eigen<T>(Matrix<T>)
+
+#if defined(ROTORLIN_COMPILED)
+ROTORLIN_INSTANTIATE_SYMMETRIC_EIGEN(extern, float);
+ROTORLIN_INSTANTIATE_SYMMETRIC_EIGEN(extern, double);
+#endif
 
 }  // namespace rotorlin::linalg

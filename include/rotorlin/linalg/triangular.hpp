@@ -99,4 +99,15 @@ bool cholesky_upper(MatrixRef<T> g) {
   return true;
 }
 
+/// What rotorlin::compiled holds of this header.
+#define ROTORLIN_INSTANTIATE_TRIANGULAR(KEYWORD, T)                                                     \
+  KEYWORD template void solve_upper<T>(const ConstMatrixRef<T>&, Op, MatrixRef<T>);                     \
+  KEYWORD template Matrix<T> upper_solution<T>(const ConstMatrixRef<T>&, Op, const ConstMatrixRef<T>&); \
+  KEYWORD template bool cholesky_upper<T>(MatrixRef<T>)
+
+#if defined(ROTORLIN_COMPILED)
+ROTORLIN_INSTANTIATE_TRIANGULAR(extern, float);
+ROTORLIN_INSTANTIATE_TRIANGULAR(extern, double);
+#endif
+
 }  // namespace rotorlin::linalg

@@ -147,3 +147,7 @@ FitResult fit_dense(L& layer, const Eigen::MatrixBase<A>& weight, const GramFact
 }
 
 }  // namespace rotorlin
+
+#if defined(ROTORLIN_COMPILED)
+#include "rotorlin/training/instances.hpp"
+#endif

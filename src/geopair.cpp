@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include "rotorlin/geopair/instances.hpp"
+
+namespace rotorlin {
+ROTORLIN_INSTANTIATE_GEOPAIR()
+}
