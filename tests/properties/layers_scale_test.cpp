@@ -4,7 +4,9 @@
 
 #include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
+#include "rotorlin/layers/kronecker_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
@@ -57,6 +59,8 @@ TEMPLATE_TEST_CASE("Layers at any scale: forward and backward are linear", "", f
   check_layer(DenseLinear<S>(12, 10));
   check_layer(LowRankLinear<S>(12, 10, 3));
   check_layer(BlockHadamardLinear<S>(12, 10, 2));
+  check_layer(KroneckerLinear<S>(12, 10, {.terms = 2}));
+  check_layer(RotorEncoderLinear<S>(32, 10, {.rank = 4}));
   const auto dictionary = std::make_shared<const SharedDictionary<S>>(random<S>(12, 5, 6));
   check_layer(SharedDictionaryLinear<S>(dictionary, random<S>(5, 10, 7), CoefficientStorage::sparse));
 }

@@ -15,6 +15,14 @@
 
 namespace rotorlin::detail {
 
+/// Whether the compiler takes every number for finite (-ffast-math): then NaN in an argument is no reason for
+/// NaN in a result, and the argument itself has to be looked at.
+#if defined(ROTORLIN_ALLOW_FAST_MATH)
+inline constexpr bool results_show_nan = false;
+#else
+inline constexpr bool results_show_nan = true;
+#endif
+
 /// The exponent's bits; all of them are set in NaN and infinities, and only there.
 inline constexpr std::uint32_t float_exponent = 0x7f800000u;
 inline constexpr std::uint64_t double_exponent = 0x7ff0000000000000u;

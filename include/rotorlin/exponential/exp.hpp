@@ -135,7 +135,8 @@ void exp_in_closed_form(const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, 
     typename SmallAlgebra<N, Algebra, Wide>::Bivector plane;
     for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = static_cast<Wide>(b[static_cast<Index>(i)]);
     std::array<Wide, static_cast<std::size_t>(part_size(Part::even, N))> rotor;
-    bool good = closed_exp(algebra, plane, Wide(1), rotor.data());
+    bool good = results_show_nan || b.all_finite();
+    good = good && closed_exp(algebra, plane, Wide(1), rotor.data());
     good = good && is_within<Scalar>(rotor);
     if (!good) {
       if (!b.all_finite()) {
