@@ -68,10 +68,9 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     random.fill_uniform(this->parameters().segment(left_size(), right_size()), -right_bound, right_bound);
   }
 
-  using Base::options;
-  Index terms() const { return options().terms; }
-  Index right_rows() const { return ceil_divide(this->out_features(), options().left_rows); }
-  Index right_cols() const { return ceil_divide(this->in_features(), options().left_cols); }
+  Index terms() const { return this->options().terms; }
+  Index right_rows() const { return ceil_divide(this->out_features(), this->options().left_rows); }
+  Index right_cols() const { return ceil_divide(this->in_features(), this->options().left_cols); }
 
   /// A_t and B_t. The range of t is not checked.
   Eigen::Map<const Matrix<S>> left(Index t) const { return left_of(this->parameters().data(), t); }
@@ -80,7 +79,8 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
   }
 
   Matrix<S> to_dense() const {
-    const Index a = options().left_rows, c = options().left_cols, rows = right_rows(), cols = right_cols();
+    const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
+                cols = right_cols();
     Matrix<S> padded = Matrix<S>::Zero(a * rows, c * cols);
     for (Index t = 0; t < terms(); ++t) {
       const Matrix<S> b = right(t);
@@ -105,7 +105,7 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
     detail::check_forward(*this, x, y);
     const auto z = right_products(x, workspace);
-    auto padded = detail::scratch(workspace.y, right_rows(), options().left_rows);
+    auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
     for (Index sample = 0; sample < x.cols(); ++sample) {
       padded.setZero();
       for (Index t = 0; t < terms(); ++t) padded.noalias() += part(z, sample, t) * left(t).transpose();
@@ -120,7 +120,7 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     detail::check_backward(*this, x, grad_y, grad_x);
     const auto z = right_products(x, workspace);
     auto grad_z = detail::scratch(workspace.grad_z, z.rows(), z.cols());
-    auto padded = detail::scratch(workspace.y, right_rows(), options().left_rows);
+    auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
     padded.setZero();
     for (Index sample = 0; sample < x.cols(); ++sample) {
       Eigen::Map<VectorX<S>>(padded.data(), grad_y.rows()) = grad_y.col(sample);
@@ -129,7 +129,7 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
         left_of(this->gradients().data(), t).noalias() += padded.transpose() * part(z, sample, t);
       }
     }
-    auto padded_x = detail::scratch(workspace.x, right_cols(), options().left_cols * x.cols());
+    auto padded_x = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
     rights_of(this->gradients().data()).noalias() += grad_z * padded_x.transpose();
     const KroneckerLinear& constant = *this;
     padded_x.noalias() = constant.rights_of(constant.parameters().data()).transpose() * grad_z;
@@ -175,15 +175,19 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     return detail::checked_product(options.terms, detail::checked_sum(left, right));
   }
 
-  Index left_size() const { return options().terms * options().left_rows * options().left_cols; }
-  Index right_size() const { return options().terms * right_rows() * right_cols(); }
-  Index padded_in() const { return options().left_cols * right_cols(); }
+  Index left_size() const {
+    return this->options().terms * this->options().left_rows * this->options().left_cols;
+  }
+  Index right_size() const { return this->options().terms * right_rows() * right_cols(); }
+  Index padded_in() const { return this->options().left_cols * right_cols(); }
 
   Eigen::Map<const Matrix<S>> left_of(const S* data, Index t) const {
-    return {data + t * options().left_rows * options().left_cols, options().left_rows, options().left_cols};
+    return {data + t * this->options().left_rows * this->options().left_cols, this->options().left_rows,
+            this->options().left_cols};
   }
   Eigen::Map<Matrix<S>> left_of(S* data, Index t) const {
-    return {data + t * options().left_rows * options().left_cols, options().left_rows, options().left_cols};
+    return {data + t * this->options().left_rows * this->options().left_cols, this->options().left_rows,
+            this->options().left_cols};
   }
   Eigen::Map<Matrix<S>> rights_of(S* data) const {
     return {data + left_size(), terms() * right_rows(), right_cols()};
@@ -195,12 +199,13 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
   /// B_t X of one sample: right_rows x left_cols.
   template <class Z>
   auto part(Z& z, Index sample, Index t) const {
-    return z.block(t * right_rows(), sample * options().left_cols, right_rows(), options().left_cols);
+    return z.block(t * right_rows(), sample * this->options().left_cols, right_rows(),
+                   this->options().left_cols);
   }
 
   /// All B_t X of all samples, side by side; the padded inputs stay in the workspace.
   Eigen::Map<Matrix<S>> right_products(const ConstMatrixRef<S>& x, Workspace& workspace) const {
-    auto padded = detail::scratch(workspace.x, right_cols(), options().left_cols * x.cols());
+    auto padded = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
     padded.setZero();
     for (Index sample = 0; sample < x.cols(); ++sample) {
       Eigen::Map<VectorX<S>>(padded.data() + sample * padded_in(), x.rows()) = x.col(sample);
@@ -223,7 +228,8 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     if (largest == 0) return 0;
 
     // Row (i, j) of `blocks` is block (i, j) of the weight, of which A has the entry and B the shape.
-    const Index a = options().left_rows, c = options().left_cols, rows = right_rows(), cols = right_cols();
+    const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
+                cols = right_cols();
     Matrix<double> blocks = Matrix<double>::Zero(a * c, rows * cols);
     for (Index column = 0; column < in; ++column) {
       for (Index row = 0; row < out; ++row) {
@@ -231,10 +237,10 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
             weight(row, column) / largest;
       }
     }
-    const Index rank = std::min({options().terms, blocks.rows(), blocks.cols()});
+    const Index rank = std::min({this->options().terms, blocks.rows(), blocks.cols()});
     const Index searched = std::min({rank + 8, blocks.rows(), blocks.cols()});
     Matrix<double> left(blocks.rows(), searched), right(blocks.cols(), searched);
-    Random(options().seed).fill_uniform(left, -1, 1);
+    Random(this->options().seed).fill_uniform(left, -1, 1);
     const auto orthonormal = [](const Matrix<double>& m) -> Matrix<double> {
       return Eigen::HouseholderQR<Matrix<double>>(m).householderQ() *
              Matrix<double>::Identity(m.rows(), m.cols());
