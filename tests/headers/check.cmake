@@ -52,7 +52,7 @@ endforeach()
 # The table of rooms in docs/architecture.md names what each room includes, no more and no less.
 set(document ${include}/../docs/architecture.md)
 foreach(room IN LISTS rooms)
-  file(STRINGS ${document} row REGEX "^\\| `${room}/`")
+  file(STRINGS ${document} row REGEX "^\\| `${room}/`" ENCODING UTF-8)
   string(REGEX MATCH "\\| ([^|]*) \\|$" ignored "${row}")
   string(REPLACE ", " ";" named "${CMAKE_MATCH_1}")
   list(REMOVE_ITEM named Eigen nlohmann-json)
