@@ -26,6 +26,7 @@ TEST_CASE("a layer of any type is loaded by what its file says") {
   check(KroneckerLinear<double>(4, 4));
   check(RotorLinear<double>(4, 4));
   check(RotorNetwork<double>(4, 4));
+  check(RotorEncoderLinear<double>(16, 16));
 }
 
 TEST_CASE("a layer of an unknown type is refused with those that are known") {

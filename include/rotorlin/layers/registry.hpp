@@ -23,6 +23,7 @@
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/kronecker_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
+#include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/serialization.hpp"
@@ -32,7 +33,7 @@ namespace rotorlin {
 /// Any layer that `save` writes.
 template <class S>
 using AnyLayer = std::variant<DenseLinear<S>, LowRankLinear<S>, BlockHadamardLinear<S>, KroneckerLinear<S>,
-                              RotorLinear<S>, RotorNetwork<S>>;
+                              RotorLinear<S>, RotorNetwork<S>, RotorEncoderLinear<S>>;
 
 namespace detail {
 
