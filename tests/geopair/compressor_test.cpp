@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "problems.hpp"
+#include "rotorlin/geopair/allocation.hpp"
 #include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "support/temporary_folder.hpp"
 
