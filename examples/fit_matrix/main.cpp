@@ -282,7 +282,7 @@ struct Row {
   Index budget;
   FittedLayer layer;
   double held_back = -1;  ///< error on samples that were held back
-  Times times;
+  Times times = {};
   double judged() const { return held_back >= 0 ? held_back : layer.error; }
 };
 
