@@ -344,7 +344,7 @@ TEST_CASE("Groups and options that make no sense are refused", "[geopair][factor
 }
 
 TEST_CASE("Small sparse problems end near the best that many starts find", "[geopair][factorize]") {
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
     CAPTURE(seed);
     LayerGroup group(8);
     for (std::size_t i = 0; i < 2; ++i) {
@@ -358,7 +358,7 @@ TEST_CASE("Small sparse problems end near the best that many starts find", "[geo
     options.exchange = false;
     const double plain = rotorlin::factorize(group, options).objective;
     options.exchange = true;
-    options.starts = 40;
+    options.starts = 20;
     const double best = rotorlin::factorize(group, options).objective;
     CHECK(found < 0.9 * plain);
     CHECK(found < 1.25 * best);
