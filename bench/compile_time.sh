@@ -41,7 +41,7 @@ int main() {
 END
 cat > "$work/fit.cpp" <<'END'
 #include <rotorlin/layers/rotor_linear.hpp>
-#include <rotorlin/layers/serialization.hpp>
+#include <rotorlin/files/serialization.hpp>
 #include <rotorlin/training/fit.hpp>
 int main() {
   rotorlin::RotorLinear<float> layer(64, 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/layers/instances.hpp"
+#include "rotorlin/files/instances.hpp"
 
 namespace rotorlin {
 template class RotorLinear<float>;

@@ -15,12 +15,12 @@
 
 #include "common/progress.hpp"
 #include "common/table.hpp"
+#include "rotorlin/files/serialization.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/kronecker_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
-#include "rotorlin/layers/serialization.hpp"
 #include "rotorlin/training/fit.hpp"
 
 namespace examples {

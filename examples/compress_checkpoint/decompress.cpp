@@ -7,7 +7,7 @@
 #include "common/progress.hpp"
 #include "compress.hpp"
 #include "grams.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 
 namespace examples {
 

@@ -3,7 +3,7 @@
 
 #include "checkpoint.hpp"
 #include "common/llama_grams.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 
 namespace examples {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "checkpoint.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/io/safetensors.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 
 namespace examples {
 

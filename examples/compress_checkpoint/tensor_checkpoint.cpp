@@ -13,7 +13,7 @@
 #include "checkpoint_files.hpp"
 #include "common/output.hpp"
 #include "rotorlin/core/error.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "spool.hpp"
 
 namespace examples {

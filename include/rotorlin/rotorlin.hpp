@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files, and the
-/// compression of layers through shared dictionaries.
+/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files, and
+/// the compression of layers through shared dictionaries.
 #pragma once
 
 #include "rotorlin/algebra/aliases.hpp"
@@ -48,6 +48,14 @@
 #include "rotorlin/exponential/pga3.hpp"
 #include "rotorlin/exponential/power_iteration.hpp"
 #include "rotorlin/exponential/small_algebra.hpp"
+#include "rotorlin/files/checkpoint_convention.hpp"
+#include "rotorlin/files/import_pytorch.hpp"
+#include "rotorlin/files/instances.hpp"
+#include "rotorlin/files/registry.hpp"
+#include "rotorlin/files/serialization.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
+#include "rotorlin/files/state_dict.hpp"
+#include "rotorlin/files/storage_options.hpp"
 #include "rotorlin/geopair/accounting.hpp"
 #include "rotorlin/geopair/allocation.hpp"
 #include "rotorlin/geopair/basis_sharing.hpp"
@@ -82,9 +90,7 @@
 #include "rotorlin/io/tensor_info.hpp"
 #include "rotorlin/layers/activation.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"
-#include "rotorlin/layers/checkpoint_convention.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
-#include "rotorlin/layers/import_pytorch.hpp"
 #include "rotorlin/layers/instances.hpp"
 #include "rotorlin/layers/kronecker_linear.hpp"
 #include "rotorlin/layers/layer.hpp"
@@ -92,7 +98,6 @@
 #include "rotorlin/layers/merge.hpp"
 #include "rotorlin/layers/normalized_activation.hpp"
 #include "rotorlin/layers/options.hpp"
-#include "rotorlin/layers/registry.hpp"
 #include "rotorlin/layers/rotor/chunking.hpp"
 #include "rotorlin/layers/rotor/dense_pass.hpp"
 #include "rotorlin/layers/rotor/kernel_pass.hpp"
@@ -104,11 +109,7 @@
 #include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
-#include "rotorlin/layers/serialization.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
-#include "rotorlin/layers/state_dict.hpp"
-#include "rotorlin/layers/storage_options.hpp"
 #include "rotorlin/linalg/elementwise.hpp"
 #include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/linalg/gram_factor.hpp"

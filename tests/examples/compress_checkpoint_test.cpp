@@ -25,8 +25,8 @@
 
 #include "common/llama.hpp"
 #include "compress_checkpoint/size_report.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/io/safetensors.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {

@@ -5,10 +5,10 @@
 
 #include "rotorlin/exponential/exp.hpp"
 #include "rotorlin/exponential/log.hpp"
-#include "rotorlin/linalg/gram_accumulator.hpp"
+#include "rotorlin/files/serialization.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
-#include "rotorlin/layers/serialization.hpp"
+#include "rotorlin/linalg/gram_accumulator.hpp"
 #include "rotorlin/training/fit.hpp"
 #include "support/temporary_folder.hpp"
 

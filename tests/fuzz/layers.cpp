@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "fuzz.hpp"
+#include "rotorlin/files/serialization.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
-#include "rotorlin/layers/serialization.hpp"
 
 using namespace rotorlin;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "fuzz.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 
 using namespace rotorlin;
 

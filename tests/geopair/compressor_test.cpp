@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "problems.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/allocation.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "support/temporary_folder.hpp"
 
 using Catch::Contains;

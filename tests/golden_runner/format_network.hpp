@@ -9,7 +9,7 @@
 
 #include "kernels.hpp"
 #include "report.hpp"
-#include "rotorlin/layers/import_pytorch.hpp"
+#include "rotorlin/files/import_pytorch.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 
 namespace golden::network {

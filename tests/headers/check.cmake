@@ -2,11 +2,15 @@
 # The rules for headers that no compiler checks: rotorlin.hpp includes all of them but those in a room's folder detail,
 # each names its licence and guards itself, and a header includes only headers of its own room or of rooms above it in
 # this list.
-set(rooms core linalg io algebra exponential sandwich layers training geopair)
+set(rooms core linalg io algebra exponential sandwich layers files training geopair)
+
+# Old names of headers, which include the new ones and nothing else.
+set(moved layers/serialization layers/registry layers/import_pytorch layers/shared_dictionary_file)
+list(TRANSFORM moved REPLACE "(.+)" "rotorlin/\\1.hpp")
 
 file(READ ${include}/rotorlin/rotorlin.hpp everything)
 file(GLOB_RECURSE headers RELATIVE ${include} ${include}/*.hpp)
-list(REMOVE_ITEM headers rotorlin/rotorlin.hpp)
+list(REMOVE_ITEM headers rotorlin/rotorlin.hpp ${moved})
 foreach(header IN LISTS headers)
   string(FIND "${everything}" "#include \"${header}\"" position)
   if(position EQUAL -1 AND NOT header MATCHES "/detail/")

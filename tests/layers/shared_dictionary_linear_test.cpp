@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "rotorlin/layers/shared_dictionary_file.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/layer_laws.hpp"
 

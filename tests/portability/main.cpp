@@ -15,10 +15,10 @@
 #include <string>
 
 #include "rotorlin/exponential/log.hpp"
+#include "rotorlin/files/serialization.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
-#include "rotorlin/layers/serialization.hpp"
 #include "rotorlin/training/fit.hpp"
 
 using namespace rotorlin;

@@ -13,8 +13,8 @@
 
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/files/serialization.hpp"
 #include "rotorlin/layers/layer.hpp"
-#include "rotorlin/layers/serialization.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/files/storage_options.hpp"
 #include "rotorlin/geopair/accounting.hpp"
 #include "rotorlin/geopair/method.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
-#include "rotorlin/layers/storage_options.hpp"
 #include "rotorlin/linalg/whitening.hpp"
 
 namespace rotorlin {
@@ -109,7 +109,7 @@ struct CompressionResult {
     detail::throw_invalid("CompressionResult: no layer '", name, "' among ", layers.size());
   }
   double kept_fraction() const { return dense_bytes > 0 ? bytes / dense_bytes : 1; }
-  /// Reads back with load_shared_layers<float>(path). Needs layers/shared_dictionary_file.hpp, which
+  /// Reads back with load_shared_layers<float>(path). Needs files/shared_dictionary_file.hpp, which
   /// rotorlin.hpp includes.
   template <class Path>
   void save(const Path& path, const StorageOptions& storage = {}) const {

@@ -2,7 +2,7 @@
 /// \file
 /// A compressed group as named tensors and metadata, and back: the one form in which groups are kept in files
 /// and sent between processes. Layers and dictionary stand as in every file of shared layers
-/// (layers/shared_dictionary_file.hpp), and beside them what is reported:
+/// (files/shared_dictionary_file.hpp), and beside them what is reported:
 ///
 ///     report.members   numbers of the layers, in the order of addition
 ///     report.group     side, rank, nonzeros, ratio, energy, objective, bytes of the dictionary, of all, of
@@ -20,9 +20,9 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/io/safetensors.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 
 namespace rotorlin {
 

@@ -11,13 +11,13 @@
 #include <string>
 
 #include "common/llama.hpp"
+#include "rotorlin/files/serialization.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/dense_linear.hpp"
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
-#include "rotorlin/layers/serialization.hpp"
-#include "rotorlin/layers/shared_dictionary_file.hpp"
 
 namespace fs = std::filesystem;
 using namespace rotorlin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/layers/registry.hpp"
+#include "rotorlin/files/registry.hpp"
 
 #include <catch2/catch.hpp>
 #include <variant>

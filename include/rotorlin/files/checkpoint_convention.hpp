@@ -13,7 +13,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/layers/state_dict.hpp"
+#include "rotorlin/files/state_dict.hpp"
 
 namespace rotorlin {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/layers/import_pytorch.hpp"
+#include "rotorlin/files/import_pytorch.hpp"
 
 #include <catch2/catch.hpp>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/layers/serialization.hpp"
+#include "rotorlin/files/serialization.hpp"
 
 #include <catch2/catch.hpp>
 
