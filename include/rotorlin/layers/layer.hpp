@@ -31,7 +31,9 @@ namespace rotorlin {
 /// meets
 ///   a workspace again allocates nothing. One workspace a thread; the layer itself is const in `forward`.
 /// - `type_name`: what a file calls the layer.
-/// - `in_features()`, `out_features()`, `num_parameters()`: all >= 1.
+/// - `in_features()`, `out_features()`, `num_parameters()`: all >= 1. Only of a layer with a member `static
+/// constexpr
+///   Index least_parameters = 0` may the last be 0; elsewhere that is a layer that has been moved from.
 /// - `parameters()`, `gradients()`: flat, contiguous, in the same order; the caller may write to both.
 /// - `forward(x, y, workspace)`: x is in x batch, y is out x batch and overwritten. `forward(x)` returns y.
 /// - `backward(x, grad_y, grad_x, workspace)`: the same x as in `forward`, which need not have run before;
@@ -85,8 +87,8 @@ using Description = std::map<std::string, std::string>;
 
 /// A layer that can be saved: `L::from_description(layer.describe())` has the same shape and the same meaning
 /// of every parameter (their values travel apart). "in" and "out" must be among the keys.
-/// `L::count_parameters(description)` is the number of parameters of that layer, found without making it: what
-/// a file says is held against what it holds before anything of that size is allocated. Both throw
+/// `L::count_parameters(description)` is the number of parameters of that layer, found without making it:
+/// what a file says is held against what it holds before anything of that size is allocated. Both throw
 /// std::invalid_argument on missing or impossible options.
 template <class L>
 concept DescribedLayer = Layer<L> && requires(const L layer, const Description& description) {
@@ -125,9 +127,19 @@ void check_shape(const L&, const char* function, const char* name, const M& m, I
   }
 }
 
+/// The fewest parameters that a layer of this type has.
+template <class L>
+constexpr Index least_parameters() {
+  if constexpr (requires { L::least_parameters; }) {
+    return L::least_parameters;
+  } else {
+    return 1;
+  }
+}
+
 template <class L>
 void check_not_moved(const L& layer, const char* function) {
-  if (layer.num_parameters() == 0)
+  if (layer.num_parameters() < least_parameters<L>())
     throw_invalid(L::type_name, "::", function, ": the layer has been moved from");
 }
 
@@ -298,7 +310,7 @@ class LayerBase {
  protected:
   /// `weights`: the number of parameters without the bias; all parameters are zero at first.
   LayerBase(Index in, Index out, Index weights, bool bias) : in_(in), out_(out), bias_size_(bias ? out : 0) {
-    if (in < 1 || out < 1 || weights < 1) {
+    if (in < 1 || out < 1 || weights < detail::least_parameters<Derived>()) {
       detail::throw_invalid(Derived::type_name, ": in = ", in, ", out = ", out, " with ", weights,
                             " weights; each must be at least 1");
     }
