@@ -31,7 +31,61 @@ ROTORLIN_INLINE void hadamard(P* v) {
   }
 }
 
-/// body(integral_constant<int, length>) for the power of two `length` <= 64.
+/// A length of 32 or 64. Packs of that number fit into no registers, and code for each would be most of what
+/// a program compiles: known at run time.
+struct LongLength {
+  int value;
+  constexpr operator int() const { return value; }
+};
+
+/// Packs to have room for.
+template <class Length>
+constexpr int room_for() {
+  if constexpr (std::is_same_v<Length, LongLength>) {
+    return max_spinor_length;
+  } else {
+    return Length::value;
+  }
+}
+
+/// body(t) for 0 <= t < length, unrolled where the length is known.
+template <class Length, class F>
+ROTORLIN_INLINE void for_length(Length length, F&& body) {
+  if constexpr (std::is_same_v<Length, LongLength>) {
+    for (int t = 0; t < length; ++t) body(t);
+  } else {
+    ROTORLIN_UNROLL
+    for (int t = 0; t < Length::value; ++t) body(t);
+  }
+}
+
+/// hadamard of so many packs: the long ones in two passes, eight packs at a time, in the same order of sums.
+template <class P, class Length>
+ROTORLIN_INLINE void hadamard(P* v, Length length) {
+  if constexpr (std::is_same_v<Length, LongLength>) {
+    const int stride = length / 8;
+    for (int j = 0; j < stride; ++j) {
+      P w[8];
+      ROTORLIN_UNROLL
+      for (int k = 0; k < 8; ++k) w[k] = v[j + k * stride];
+      hadamard<8>(w);
+      ROTORLIN_UNROLL
+      for (int k = 0; k < 8; ++k) v[j + k * stride] = w[k];
+    }
+    for (int first = 0; first < length; first += 8) {
+      if (stride == 8) {
+        hadamard<8>(v + first);
+      } else {
+        hadamard<4>(v + first);
+        hadamard<4>(v + first + 4);
+      }
+    }
+  } else {
+    hadamard<Length::value>(v);
+  }
+}
+
+/// body(length) for the power of two `length` <= 64: an integral_constant, or a LongLength.
 template <class F>
 inline void with_length(Index length, F&& body) {
   switch (length) {
@@ -45,10 +99,8 @@ inline void with_length(Index length, F&& body) {
       return body(std::integral_constant<int, 8>{});
     case 16:
       return body(std::integral_constant<int, 16>{});
-    case 32:
-      return body(std::integral_constant<int, 32>{});
     default:
-      return body(std::integral_constant<int, 64>{});
+      return body(LongLength{static_cast<int>(length)});
   }
 }
 
@@ -72,9 +124,9 @@ inline void with_rows(const SpinorBasis& basis, F&& body) {
   with_row_lanes<S>(basis.order, [&](auto lanes) {
     with_length(basis.length(), [&](auto length) {
       constexpr int V = decltype(lanes)::value;
-      constexpr int L = decltype(length)::value;
-      constexpr bool narrow = V < native_lanes<S>;
-      if constexpr (L >= V && (!narrow || L <= (V == 1 ? 4 : 2 * V))) body(lanes, length);
+      constexpr bool narrow = V < native_lanes<S>, is_long = std::is_same_v<decltype(length), LongLength>;
+      constexpr int L = is_long ? 32 : room_for<decltype(length)>();
+      if constexpr ((is_long || L >= V) && (!narrow || L <= (V == 1 ? 4 : 2 * V))) body(lanes, length);
     });
   });
 }
@@ -86,23 +138,20 @@ void spinor_enter(const SpinorBasis& basis, const std::uint16_t* source, int hal
   const Index order = basis.order;
   const Index columns = basis.real_order() * W;
   const float* sign = basis.sign.data();
-  with_length(basis.length(), [&](auto constant) {
-    constexpr int length = decltype(constant)::value;
+  with_length(basis.length(), [&](auto length) {
     for (int half = 0; half < halves; ++half) {
       for (Index unit = 0; unit < basis.field; ++unit) {
         for (Index a = 0; a < order; ++a) {
-          Pack<S, W> v[length];
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
+          Pack<S, W> v[room_for<decltype(length)>()];
+          for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             v[t] = load<S, W>(coefficients + Index{source[t]} * W) * static_cast<S>(sign[t]);
-          }
-          hadamard<length>(v);
+          });
+          hadamard(v, length);
           S* column = matrices + unit * order * W;  // column i of copy c is number t = c * D + i
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
+          for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             const Index row = (t & (order - 1)) ^ a;
             store<S, W>(column + t * columns + row * W, v[t]);
-          }
+          });
           source += length;
           sign += length;
         }
@@ -120,23 +169,20 @@ void spinor_leave(const SpinorBasis& basis, const std::uint16_t* source, int hal
   const Index columns = basis.real_order() * W;
   const float* sign = basis.sign.data();
   const S scale = S(1) / static_cast<S>(basis.length());
-  with_length(basis.length(), [&](auto constant) {
-    constexpr int length = decltype(constant)::value;
+  with_length(basis.length(), [&](auto length) {
     for (int half = 0; half < halves; ++half) {
       for (Index unit = 0; unit < basis.field; ++unit) {
         for (Index a = 0; a < order; ++a) {
-          Pack<S, W> v[length];
+          Pack<S, W> v[room_for<decltype(length)>()];
           const S* column = matrices + unit * order * W;
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
+          for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             const Index row = (t & (order - 1)) ^ a;
             v[t] = load<S, W>(column + t * columns + row * W);
-          }
-          hadamard<length>(v);
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
+          });
+          hadamard(v, length);
+          for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             store<S, W>(coefficients + Index{source[t]} * W, v[t] * (scale * static_cast<S>(sign[t])));
-          }
+          });
           source += length;
           sign += length;
         }
@@ -202,17 +248,15 @@ void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* mat
   const Index size = basis.size();
   for (Index p = 0; p < size; ++p) rows[p] = coefficients[basis.row_source[static_cast<std::size_t>(p)]];
   const float* sign = basis.row_sign.data();
-  with_rows<S>(basis, [&](auto lanes, auto constant) {
-    constexpr int V = decltype(lanes)::value;
-    constexpr int length = decltype(constant)::value;
+  with_rows<S>(basis, [&](auto lanes, auto length) {
+    constexpr int V = decltype(lanes)::value, room = room_for<decltype(length)>();
     for (Index half = 0; half < 2; ++half) {
       for (Index unit = 0; unit < basis.field; ++unit) {
         const Index start = (half * basis.field + unit) * length * order;
         S* column = matrices + half * (size / 2) + unit * order;
         for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[length];
-          ROTORLIN_UNROLL
-          for (int t = 0; t < length; ++t) {
+          Pack<S, V> v[room];
+          for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             Pack<S, V> signs;
             if constexpr (std::is_same_v<S, float>) {
               signs = load<S, V>(sign + start + t * order + a);
@@ -222,10 +266,10 @@ void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* mat
               signs = load<S, V>(wide);
             }
             v[t] = load<S, V>(rows + start + t * order + a) * signs;
-          }
-          hadamard<length>(v);
+          });
+          hadamard(v, length);
           // row a of column i is row a xor i of the matrix: the low bits of i move lanes, the others packs
-          constexpr int run = std::min(V, length);
+          constexpr int run = std::min(V, room);
           for (int t = 0; t < length; t += run) {
             unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
               const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
@@ -245,16 +289,15 @@ void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coeffic
   const Index order = basis.order;
   const Index size = basis.size();
   const S scale = S(1) / static_cast<S>(basis.length());
-  with_rows<S>(basis, [&](auto lanes, auto constant) {
-    constexpr int V = decltype(lanes)::value;
-    constexpr int length = decltype(constant)::value;
+  with_rows<S>(basis, [&](auto lanes, auto length) {
+    constexpr int V = decltype(lanes)::value, room = room_for<decltype(length)>();
     for (Index half = 0; half < 2; ++half) {
       for (Index unit = 0; unit < basis.field; ++unit) {
         const Index start = (half * basis.field + unit) * length * order;
         const S* column = matrices + half * (size / 2) + unit * order;
         for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[length];
-          constexpr int run = std::min(V, length);
+          Pack<S, V> v[room];
+          constexpr int run = std::min(V, room);
           for (int t = 0; t < length; t += run) {
             unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {
               const Index row = a ^ ((t & (order - 1)) & ~Index{V - 1});
@@ -262,7 +305,7 @@ void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coeffic
                   load<S, V>(column + (t + low) * basis.real_order() + row));
             });
           }
-          hadamard<length>(v);
+          hadamard(v, length);
           for (int t = 0; t < length; ++t) store<S, V>(rows + start + t * order + a, v[t] * scale);
         }
       }
