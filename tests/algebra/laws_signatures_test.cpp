@@ -6,5 +6,4 @@ TEST_CASE("laws: other signatures at compile time") {
   test::check_laws<double>(rotorlin::Signature<3, 0, 1>{});  // planes of projective geometry
   test::check_laws<double>(rotorlin::Signature<1, 3>{});     // space and time
   test::check_laws<float>(rotorlin::Signature<0, 0, 3>{});   // Grassmann
-  test::check_laws<double>(rotorlin::Signature<1, 1, 1>{});
 }

@@ -63,7 +63,6 @@ TEST_CASE("rotors and their rotation matrices") {
   for (int n = 1; n <= 7; ++n) check_matrices<double>(n);
   check_matrices<double>(10);
   for (int n : {2, 3, 5, 6}) check_matrices<float>(n);
-  check_matrices<long double>(4);
   CHECK(Rotor<double, 3>().to_rotation_matrix().isIdentity(0));
   CHECK((Rotor<double, Dynamic>::from_rotation_matrix(Eigen::MatrixXd(0, 0)).size() == 1));
 }
