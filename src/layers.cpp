@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: MIT
-#include "rotorlin/files/instances.hpp"
+#include "rotorlin/layers/any_layer.hpp"
+#include "rotorlin/layers/shared_dictionary_linear.hpp"
 
 namespace rotorlin {
-template class RotorLinear<float>;
-template class RotorLinear<double>;
-#define ROTORLIN_DEFINE(L) ROTORLIN_INSTANTIATE_FILES(, L)
-ROTORLIN_FOR_LAYERS(ROTORLIN_DEFINE)
+template class ActivationLayer<float>;
+template class ActivationLayer<double>;
+template class BlockHadamardLinear<float>;
+template class BlockHadamardLinear<double>;
+template class DenseLinear<float>;
+template class DenseLinear<double>;
+template class KroneckerLinear<float>;
+template class KroneckerLinear<double>;
+template class LowRankLinear<float>;
+template class LowRankLinear<double>;
+template class Sequential<float>;
+template class Sequential<double>;
+template class SharedDictionaryLinear<float>;
+template class SharedDictionaryLinear<double>;
 }  // namespace rotorlin

@@ -2,6 +2,10 @@
 #include "rotorlin/training/instances.hpp"
 
 namespace rotorlin {
-#define ROTORLIN_DEFINE(L) ROTORLIN_INSTANTIATE_FIT(, L)
-ROTORLIN_FOR_LAYERS(ROTORLIN_DEFINE)
+template class Adam<float>;
+template class Adam<double>;
+namespace detail {
+ROTORLIN_INSTANTIATE_FIT(, float)
+ROTORLIN_INSTANTIATE_FIT(, double)
+}  // namespace detail
 }  // namespace rotorlin

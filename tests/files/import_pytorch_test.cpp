@@ -6,6 +6,7 @@
 
 #include "rotorlin/layers/merge.hpp"
 #include "support/layer_laws.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace rotorlin;
 using Catch::Matchers::Contains;

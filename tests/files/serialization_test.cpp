@@ -2,6 +2,7 @@
 #include "rotorlin/files/serialization.hpp"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "rotorlin/layers/block_hadamard_linear.hpp"
 #include "rotorlin/layers/dense_linear.hpp"

@@ -8,6 +8,7 @@
 #include "rotorlin/files/registry.hpp"
 #include "rotorlin/training/fit.hpp"
 #include "support/layer_laws.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace rotorlin;
 using Catch::Contains;

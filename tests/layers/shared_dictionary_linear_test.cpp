@@ -10,6 +10,7 @@
 #include "rotorlin/files/shared_dictionary_file.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/layer_laws.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace rotorlin;
 using Catch::Contains;

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The files of layers that rotorlin::compiled holds.
+/// What rotorlin::compiled holds of the files of layers: the part that is the same for every type of layer.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "rotorlin/files/serialization.hpp"
-#include "rotorlin/layers/instances.hpp"
 
-#define ROTORLIN_INSTANTIATE_FILES(KEYWORD, L)                                            \
-  KEYWORD template void write_layer<L>(SafetensorsWriter&, const std::string&, const L&); \
-  KEYWORD template L read_layer<L>(const SafetensorsFile&, const std::string&);           \
-  KEYWORD template void save<L>(const L&, const std::filesystem::path&);                  \
-  KEYWORD template L load<L>(const std::filesystem::path&);
+#define ROTORLIN_INSTANTIATE_FILES(KEYWORD, S)                                                             \
+  KEYWORD template void write_described<S>(SafetensorsWriter&, const std::string&, const char*,            \
+                                           const Description&, const ConstVectorRef<S>&, const Matrix<S>&, \
+                                           const Matrix<S>&);                                              \
+  KEYWORD template struct StoredLayer<S>;
 
 #if defined(ROTORLIN_COMPILED)
-namespace rotorlin {
-#define ROTORLIN_EXTERN_FILES(L) ROTORLIN_INSTANTIATE_FILES(extern, L)
-ROTORLIN_FOR_LAYERS(ROTORLIN_EXTERN_FILES)
-#undef ROTORLIN_EXTERN_FILES
-}  // namespace rotorlin
+namespace rotorlin::detail {
+ROTORLIN_INSTANTIATE_FILES(extern, float)
+ROTORLIN_INSTANTIATE_FILES(extern, double)
+}  // namespace rotorlin::detail
 #endif

@@ -18,14 +18,15 @@
 #include <exception>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/io/json.hpp"
+#include "rotorlin/io/detail/json_message.hpp"
+#include "rotorlin/io/json_strings.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -79,24 +80,103 @@ inline std::string layer_type(const SafetensorsFile& file, const std::string& pr
       prefixes.empty() ? detail::layer_file_expected : "expected one of the prefixes " + prefixes);
 }
 
+namespace detail {
+
+/// The inputs of the self-test that a file keeps.
+template <class S>
+Matrix<S> self_test_input(Index in) {
+  Matrix<S> input(in, 4);
+  Random(0).fill_uniform(input, -1, 1);
+  return input;
+}
+
+/// What write_layer writes, of a layer of any type.
+template <class S>
+void write_described(SafetensorsWriter& writer, const std::string& prefix, const char* type_name,
+                     const Description& description, const ConstVectorRef<S>& parameters,
+                     const Matrix<S>& input, const Matrix<S>& output) {
+  if (!all_finite(output)) throw_domain("write_layer: the output of ", type_name, " overflows");
+  writer.add(prefix + "parameters", parameters);
+  writer.add(prefix + "self_test.input", input.transpose());
+  writer.add(prefix + "self_test.output", output.transpose());
+  writer.set_metadata("format", "rotorlin");
+  writer.set_metadata(prefix + "layer", type_name);
+  writer.set_metadata(prefix + "options", json_strings_text(description, "write_layer"));
+}
+
+/// A layer of any type as a file has it: what read_layer reads before there is one, and checks after.
+template <class S>
+struct StoredLayer {
+  StoredLayer(const SafetensorsFile& file, const std::string& prefix, const char* expected_type)
+      : type_name(expected_type),
+        where(concatenate("read_layer: ", file.path(), prefix.empty() ? "" : ", prefix '" + prefix + "'",
+                          ": ")) {
+    if (const std::string type = layer_type(file, prefix); type != type_name)
+      throw_runtime(where, "holds a ", type, ", expected a ", type_name, "; read it as a ", type);
+    const TensorInfo& stored = file.info(prefix + "parameters");
+    parameters = file.vector<S>(stored.name);
+    shape_of_parameters = stored.shape;
+    epsilon = std::max(epsilon_of(stored.dtype), epsilon_of(dtype_of<S>()));
+    input = file.matrix<S>(prefix + "self_test.input").transpose();
+    expected = file.matrix<S>(prefix + "self_test.output").transpose();
+    if (input.cols() == 0 || input.cols() != expected.cols()) {
+      throw_runtime(where, "self_test.input is ", input.cols(), " x ", input.rows(), ", self_test.output ",
+                    expected.cols(), " x ", expected.rows(), "; expected samples x in and samples x out");
+    }
+    try {
+      options = parse_json_strings(metadata_at(file, prefix + "options", layer_file_expected));
+      const Index in = option<Index>(options, "in"), out = option<Index>(options, "out");
+      if (in != input.rows() || out != expected.rows()) {  // before anything of this size is allocated
+        throw_invalid("in = ", in, ", out = ", out, " but the self-test has ", input.rows(), " and ",
+                      expected.rows());
+      }
+    } catch (const std::exception& error) {
+      refuse_options(error);
+    }
+  }
+
+  [[noreturn]] void refuse_options(const std::exception& error) const {
+    throw_runtime(where, type_name, " with impossible options: ", json_message(error));
+  }
+  void check_count(Index count) const {
+    if (count == parameters.size()) return;
+    throw_invalid("they ask for ", count, " parameters, the file holds ", parameters.size(),
+                  ", expected as many");
+  }
+  void check_parameters(Index count) const {
+    if (shape_of_parameters.size() != 1 || parameters.size() != count) {
+      throw_runtime(where, "parameters have shape ", shape(shape_of_parameters), ", expected [", count, "]");
+    }
+    if (!all_finite(parameters)) throw_runtime(where, "parameters have NaN or infinite entries");
+  }
+  void check_output(const Matrix<S>& output) const {
+    const Matrix<S> difference = output - expected;
+    const auto error = static_cast<double>(difference.cwiseAbs().maxCoeff());
+    const double tolerance = std::sqrt(epsilon) * static_cast<double>(expected.cwiseAbs().maxCoeff());
+    if (!all_finite(difference) || error > tolerance) {
+      throw_runtime(where, "the self-test fails: its output differs by ", error, ", tolerance ", tolerance);
+    }
+  }
+
+  const char* type_name;
+  std::string where;
+  VectorX<S> parameters;
+  std::vector<Index> shape_of_parameters;
+  Matrix<S> input, expected;
+  Description options;
+  double epsilon;
+};
+
+}  // namespace detail
+
 /// Adds a layer to a file that is being made. Throws what the layer's `forward` throws: a layer that is not
 /// finite is not saved.
 template <DescribedLayer L>
 void write_layer(SafetensorsWriter& writer, const std::string& prefix, const L& layer) {
   using S = typename L::Scalar;
-  constexpr Index samples = 4;
-  Matrix<S> input(layer.in_features(), samples);
-  Random(0).fill_uniform(input, -1, 1);
-  const Matrix<S> output = layer.forward(input);
-  if (!detail::all_finite(output))
-    detail::throw_domain("write_layer: the output of ", L::type_name, " overflows");
-
-  writer.add(prefix + "parameters", layer.parameters());
-  writer.add(prefix + "self_test.input", input.transpose());
-  writer.add(prefix + "self_test.output", output.transpose());
-  writer.set_metadata("format", "rotorlin");
-  writer.set_metadata(prefix + "layer", L::type_name);
-  writer.set_metadata(prefix + "options", detail::json_text(layer.describe(), "write_layer"));
+  const Matrix<S> input = detail::self_test_input<S>(layer.in_features());
+  detail::write_described<S>(writer, prefix, L::type_name, layer.describe(), layer.parameters(), input,
+                             layer.forward(input));
 }
 
 /// The layer under a prefix. Where the stored scalar is another than L's, parameters are converted, and
@@ -107,54 +187,19 @@ void write_layer(SafetensorsWriter& writer, const std::string& prefix, const L& 
 /// largest entry, epsilon being the coarser of the stored and L's own.
 template <DescribedLayer L>
 L read_layer(const SafetensorsFile& file, const std::string& prefix = "") {
-  using S = typename L::Scalar;
-  const std::string where = detail::concatenate("read_layer: ", file.path(),
-                                                prefix.empty() ? "" : ", prefix '" + prefix + "'", ": ");
-  const auto fail = [&]<class... Parts>(const Parts&... parts) { detail::throw_runtime(where, parts...); };
-  if (const std::string type = layer_type(file, prefix); type != L::type_name)
-    fail("holds a ", type, ", expected a ", L::type_name, "; read it as a ", type);
-
-  const TensorInfo& stored = file.info(prefix + "parameters");
-  const VectorX<S> parameters = file.vector<S>(stored.name);
-  const Matrix<S> input = file.matrix<S>(prefix + "self_test.input").transpose();
-  const Matrix<S> expected = file.matrix<S>(prefix + "self_test.output").transpose();
-  if (input.cols() == 0 || input.cols() != expected.cols()) {
-    fail("self_test.input is ", detail::shape(input.transpose()), ", self_test.output ",
-         detail::shape(expected.transpose()), "; expected samples x in and samples x out");
-  }
-
+  const detail::StoredLayer<typename L::Scalar> stored(file, prefix, L::type_name);
   const auto make = [&] {
     try {
-      const Description options = detail::parse_strict_json(
-          detail::metadata_at(file, prefix + "options", detail::layer_file_expected));
-      const Index in = detail::option<Index>(options, "in"), out = detail::option<Index>(options, "out");
-      if (in != input.rows() || out != expected.rows()) {  // before anything of this size is allocated
-        detail::throw_invalid("in = ", in, ", out = ", out, " but the self-test has ", input.rows(), " and ",
-                              expected.rows());
-      }
-      if (const Index count = L::count_parameters(options); count != parameters.size()) {
-        detail::throw_invalid("they ask for ", count, " parameters, the file holds ", parameters.size(),
-                              ", expected as many");
-      }
-      return L::from_description(options);
+      stored.check_count(L::count_parameters(stored.options));
+      return L::from_description(stored.options);
     } catch (const std::exception& error) {
-      detail::throw_runtime(where, L::type_name, " with impossible options: ", detail::json_message(error));
+      stored.refuse_options(error);
     }
   };
   L layer = make();
-  if (stored.shape.size() != 1 || parameters.size() != layer.num_parameters()) {
-    fail("parameters have shape ", detail::shape(stored.shape), ", expected [", layer.num_parameters(), "]");
-  }
-  if (!detail::all_finite(parameters)) fail("parameters have NaN or infinite entries");
-  layer.parameters() = parameters;
-
-  const double epsilon = std::max(detail::epsilon_of(stored.dtype), detail::epsilon_of(dtype_of<S>()));
-  const Matrix<S> difference = layer.forward(input) - expected;
-  const auto error = static_cast<double>(difference.cwiseAbs().maxCoeff());
-  const double tolerance = std::sqrt(epsilon) * static_cast<double>(expected.cwiseAbs().maxCoeff());
-  if (!detail::all_finite(difference) || error > tolerance) {
-    fail("the self-test fails: its output differs by ", error, ", tolerance ", tolerance);
-  }
+  stored.check_parameters(layer.num_parameters());
+  layer.parameters() = stored.parameters;
+  stored.check_output(layer.forward(stored.input));
   return layer;
 }
 

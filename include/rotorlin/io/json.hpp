@@ -14,15 +14,9 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/io/detail/json_message.hpp"
 
 namespace rotorlin::detail {
-
-/// The parser's message without the name of its exception.
-inline std::string json_message(const std::exception& error) {
-  const std::string text = error.what();
-  const std::size_t end = text.starts_with("[json.exception") ? text.find("] ") : text.npos;
-  return end == text.npos ? text : text.substr(end + 2);
-}
 
 /// The events of nlohmann's parser, each ignored: derive and hide those that matter.
 struct JsonEvents {

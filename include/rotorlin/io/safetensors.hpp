@@ -21,7 +21,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <span>
@@ -36,15 +35,28 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
-#include "rotorlin/io/detail/safetensors_header.hpp"
 #include "rotorlin/io/dtype.hpp"
 #include "rotorlin/io/file.hpp"
-#include "rotorlin/io/json.hpp"
 #include "rotorlin/io/tensor_info.hpp"
 
 namespace rotorlin {
 
 namespace detail {
+
+struct SafetensorsHeader {
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorInfo> tensors;  // in the order of the text; names may stand twice
+};
+
+/// The entries of a header. std::runtime_error, with the place in the file, when it is not one; equal names
+/// of tensors are left to the caller, who sorts them.
+template <class = void>
+SafetensorsHeader read_safetensors_header(std::string_view text, std::size_t value_bytes);
+
+/// A header as JSON, without its length. std::invalid_argument where a name is not UTF-8.
+template <class = void>
+std::string safetensors_header_text(const SafetensorsHeader& header);
+
 /// Values in files are little-endian. A machine that is not compiles everything, and refuses files.
 inline void require_little_endian(const char* who) {
   if constexpr (std::endian::native != std::endian::little)
@@ -232,7 +244,8 @@ class SafetensorsFile {
         std::memcpy(static_cast<void*>(&value), source + static_cast<std::size_t>(i) * sizeof value,
                     sizeof value);
         if constexpr (std::is_same_v<Stored, double>) {
-          if (detail::is_finite(value) && std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) {
+          if (detail::is_finite(value) &&
+              std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) {
             fail_at(tensor, "holds ", value, " as value ", i, ", beyond the range of ",
                     name_of(dtype_of<T>()));
           }
@@ -334,17 +347,14 @@ class SafetensorsWriter {
 
   /// With its length before it.
   std::string make_header(const std::vector<const Entry*>& order) const {
-    nlohmann::json header = nlohmann::json::object();
-    if (!metadata_.empty()) header["__metadata__"] = metadata_;
+    detail::SafetensorsHeader header{metadata_, {}};
     std::size_t offset = 0;
     for (const Entry* entry : order) {
-      const std::size_t end = offset + entry->bytes().size();
-      header[entry->info.name] = {{"dtype", name_of(entry->info.dtype)},
-                                  {"shape", entry->info.shape},
-                                  {"data_offsets", {offset, end}}};
-      offset = end;
+      header.tensors.push_back(entry->info);
+      header.tensors.back().begin = offset;
+      header.tensors.back().end = offset += entry->bytes().size();
     }
-    std::string text = detail::json_text(header, "SafetensorsWriter");
+    std::string text = detail::safetensors_header_text(header);
     text.append((8 - text.size() % 8) % 8, ' ');
     const std::uint64_t size = text.size();
     if (size > SafetensorsFile::max_header_size) {
@@ -362,3 +372,9 @@ class SafetensorsWriter {
 };
 
 }  // namespace rotorlin
+
+#if defined(ROTORLIN_COMPILED)
+#include "rotorlin/io/instances.hpp"
+#else
+#include "rotorlin/io/detail/safetensors_header.hpp"
+#endif

@@ -59,37 +59,10 @@ class ActivationLayer : public LayerBase<ActivationLayer<S>, S> {
   const Options& options() const { return options_; }
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    detail::check_parameters(*this, "forward");
-    const Function f = function();
-    detail::map_batch<S>(
-        x, y, lanes, workspace.scratch_, [](int) { return Index{0}; },
-        [&](auto width, const S* x_tile, S* y_tile, const detail::Arena<S>&) {
-          f.template forward<decltype(width)::value>(x_tile, nullptr, S(1), false, y_tile);
-        });
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    detail::check_parameters(*this, "backward");
-    const Function f = function();
-    const Index size = this->in_features() * lanes;
-    const detail::Wide<S>* slope = detail::reduce_batch<S>(
-        x, grad_y, grad_x, 1, workspace.scratch_,
-        [&](detail::Arena<S>& arena) {
-          return Memory{arena.take(size), arena.take(size)};
-        },
-        [&](Memory& memory, detail::Wide<S>* partial, const S* x_tile, const S* grad_y_tile) {
-          const auto norm = f.template forward<lanes>(x_tile, nullptr, S(1), false, memory.y);
-          detail::Wide<S> unused(0);
-          f.backward(x_tile, norm, nullptr, S(1), grad_y_tile, memory.grad_x, unused, *partial);
-          return memory.grad_x;
-        },
-        [](Memory&, detail::Wide<S>*, auto&) {});
-    if (this->num_parameters() == 1) this->gradients()[0] += static_cast<S>(*slope);
-  }
+                Workspace& workspace);
 
   Description describe() const {
     return detail::describe_options(this->in_features(), this->out_features(), options_);
@@ -136,6 +109,42 @@ class ActivationLayer : public LayerBase<ActivationLayer<S>, S> {
   Options options_;
 };
 
+template <class S>
+void ActivationLayer<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  detail::check_parameters(*this, "forward");
+  const Function f = function();
+  detail::map_batch<S>(
+      x, y, lanes, workspace.scratch_, [](int) { return Index{0}; },
+      [&](auto width, const S* x_tile, S* y_tile, const detail::Arena<S>&) {
+        f.template forward<decltype(width)::value>(x_tile, nullptr, S(1), false, y_tile);
+      });
+}
+
+template <class S>
+void ActivationLayer<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                                  MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  detail::check_parameters(*this, "backward");
+  const Function f = function();
+  const Index size = this->in_features() * lanes;
+  const detail::Wide<S>* slope = detail::reduce_batch<S>(
+      x, grad_y, grad_x, 1, workspace.scratch_,
+      [&](detail::Arena<S>& arena) {
+        return Memory{arena.take(size), arena.take(size)};
+      },
+      [&](Memory& memory, detail::Wide<S>* partial, const S* x_tile, const S* grad_y_tile) {
+        const auto norm = f.template forward<lanes>(x_tile, nullptr, S(1), false, memory.y);
+        detail::Wide<S> unused(0);
+        f.backward(x_tile, norm, nullptr, S(1), grad_y_tile, memory.grad_x, unused, *partial);
+        return memory.grad_x;
+      },
+      [](Memory&, detail::Wide<S>*, auto&) {});
+  if (this->num_parameters() == 1) this->gradients()[0] += static_cast<S>(*slope);
+}
+
 static_assert(Layer<ActivationLayer<float>> && DescribedLayer<ActivationLayer<double>>);
+
+ROTORLIN_COMPILED_LAYER(ActivationLayer)
 
 }  // namespace rotorlin

@@ -137,4 +137,6 @@ Sequential<S> Sequential<S>::from_description(const Description& description) {
   return result;
 }
 
+ROTORLIN_COMPILED_LAYER(Sequential)
+
 }  // namespace rotorlin

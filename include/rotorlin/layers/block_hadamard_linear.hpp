@@ -95,43 +95,13 @@ class BlockHadamardLinear : public OptionsLayer<BlockHadamardLinear<S>, S, Block
   }
   ParameterRange linear_parameters() const { return {0, this->bias_offset()}; }
 
-  Matrix<S> to_dense() const {
-    Matrix<S> dense = Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features()));
-    if (this->has_bias()) dense.colwise() -= this->bias();
-    return dense;
-  }
+  Matrix<S> to_dense() const;
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    const auto hidden = to_hidden(x, workspace.hidden);
-    for_each_block([&](Index k, Index first, Index rows) {
-      y.middleRows(first, rows).noalias() =
-          weights().middleCols(first, rows).transpose() * hidden.middleRows(k * block_width(), block_width());
-    });
-    if (this->has_bias()) y.colwise() += this->bias();
-    detail::check_result(*this, "forward", y);
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    const auto hidden = to_hidden(x, workspace.hidden);
-    auto grad_hidden = detail::scratch(workspace.grad_hidden, hidden_features(), x.cols());
-    for_each_block([&](Index k, Index first, Index rows) {
-      grad_hidden.middleRows(k * block_width(), block_width()).noalias() =
-          weights().middleCols(first, rows) * grad_y.middleRows(first, rows);
-    });
-    transform(grad_hidden);
-    grad_x = grad_hidden.topRows(this->in_features());
-    detail::check_result(*this, "backward", grad_hidden);
-    Eigen::Map<Matrix<S>> gradient(this->gradients().data(), block_width(), this->out_features());
-    for_each_block([&](Index k, Index first, Index rows) {
-      gradient.middleCols(first, rows).noalias() +=
-          hidden.middleRows(k * block_width(), block_width()) * grad_y.middleRows(first, rows).transpose();
-    });
-    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
-  }
+                Workspace& workspace);
 
  private:
   BlockHadamardLinear(Uninitialised tag, Index in, Index out, const BlockHadamardLinearOptions& options)
@@ -168,15 +138,61 @@ class BlockHadamardLinear : public OptionsLayer<BlockHadamardLinear<S>, S, Block
     hidden *= static_cast<S>(1 / std::sqrt(static_cast<double>(hidden.rows())));
   }
 
-  Eigen::Map<Matrix<S>> to_hidden(const ConstMatrixRef<S>& x, VectorX<S>& buffer) const {
-    auto hidden = detail::scratch(buffer, hidden_features(), x.cols());
-    hidden.topRows(x.rows()) = x;
-    hidden.bottomRows(hidden.rows() - x.rows()).setZero();
-    transform(hidden);
-    return hidden;
-  }
+  Eigen::Map<Matrix<S>> to_hidden(const ConstMatrixRef<S>& x, VectorX<S>& buffer) const;
 };
 
+template <class S>
+Matrix<S> BlockHadamardLinear<S>::to_dense() const {
+  Matrix<S> dense = Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features()));
+  if (this->has_bias()) dense.colwise() -= this->bias();
+  return dense;
+}
+
+template <class S>
+void BlockHadamardLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  const auto hidden = to_hidden(x, workspace.hidden);
+  for_each_block([&](Index k, Index first, Index rows) {
+    y.middleRows(first, rows).noalias() =
+        weights().middleCols(first, rows).transpose() * hidden.middleRows(k * block_width(), block_width());
+  });
+  if (this->has_bias()) y.colwise() += this->bias();
+  detail::check_result(*this, "forward", y);
+}
+
+template <class S>
+void BlockHadamardLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                                      MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  const auto hidden = to_hidden(x, workspace.hidden);
+  auto grad_hidden = detail::scratch(workspace.grad_hidden, hidden_features(), x.cols());
+  for_each_block([&](Index k, Index first, Index rows) {
+    grad_hidden.middleRows(k * block_width(), block_width()).noalias() =
+        weights().middleCols(first, rows) * grad_y.middleRows(first, rows);
+  });
+  transform(grad_hidden);
+  grad_x = grad_hidden.topRows(this->in_features());
+  detail::check_result(*this, "backward", grad_hidden);
+  Eigen::Map<Matrix<S>> gradient(this->gradients().data(), block_width(), this->out_features());
+  for_each_block([&](Index k, Index first, Index rows) {
+    gradient.middleCols(first, rows).noalias() +=
+        hidden.middleRows(k * block_width(), block_width()) * grad_y.middleRows(first, rows).transpose();
+  });
+  if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+}
+
+template <class S>
+Eigen::Map<Matrix<S>> BlockHadamardLinear<S>::to_hidden(const ConstMatrixRef<S>& x,
+                                                        VectorX<S>& buffer) const {
+  auto hidden = detail::scratch(buffer, hidden_features(), x.cols());
+  hidden.topRows(x.rows()) = x;
+  hidden.bottomRows(hidden.rows() - x.rows()).setZero();
+  transform(hidden);
+  return hidden;
+}
+
 static_assert(LinearLayer<BlockHadamardLinear<float>> && DescribedLayer<BlockHadamardLinear<double>>);
+
+ROTORLIN_COMPILED_LAYER(BlockHadamardLinear)
 
 }  // namespace rotorlin

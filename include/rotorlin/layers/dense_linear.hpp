@@ -66,26 +66,13 @@ class DenseLinear : public OptionsLayer<DenseLinear<S>, S, DenseLinearOptions> {
   Eigen::Map<const Matrix<S>> weight() const {
     return {this->parameters().data(), this->out_features(), this->in_features()};
   }
-  Matrix<S> to_dense() const { return weight(); }
+  Matrix<S> to_dense() const;
   ParameterRange linear_parameters() const { return {0, this->bias_offset()}; }
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace&) const {
-    detail::check_forward(*this, x, y);
-    y.noalias() = weight() * x;
-    if (this->has_bias()) y.colwise() += this->bias();
-    detail::check_result(*this, "forward", y);
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace&) const;
 
-  void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace&) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    grad_x.noalias() = weight().transpose() * grad_y;
-    detail::check_result(*this, "backward", grad_x);
-    Eigen::Map<Matrix<S>> grad_weight(this->gradients().data(), this->out_features(), this->in_features());
-    grad_weight.noalias() += grad_y * x.transpose();
-    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
-  }
+  void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x, Workspace&);
 
  private:
   DenseLinear(Uninitialised tag, Index in, Index out, const DenseLinearOptions& options)
@@ -96,6 +83,32 @@ class DenseLinear : public OptionsLayer<DenseLinear<S>, S, DenseLinearOptions> {
   }
 };
 
+template <class S>
+Matrix<S> DenseLinear<S>::to_dense() const {
+  return weight();
+}
+
+template <class S>
+void DenseLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace&) const {
+  detail::check_forward(*this, x, y);
+  y.noalias() = weight() * x;
+  if (this->has_bias()) y.colwise() += this->bias();
+  detail::check_result(*this, "forward", y);
+}
+
+template <class S>
+void DenseLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                              MatrixRef<S> grad_x, Workspace&) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  grad_x.noalias() = weight().transpose() * grad_y;
+  detail::check_result(*this, "backward", grad_x);
+  Eigen::Map<Matrix<S>> grad_weight(this->gradients().data(), this->out_features(), this->in_features());
+  grad_weight.noalias() += grad_y * x.transpose();
+  if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+}
+
 static_assert(LinearLayer<DenseLinear<float>> && DescribedLayer<DenseLinear<double>>);
+
+ROTORLIN_COMPILED_LAYER(DenseLinear)
 
 }  // namespace rotorlin

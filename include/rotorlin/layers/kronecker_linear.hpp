@@ -299,4 +299,6 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
 
 static_assert(LinearLayer<KroneckerLinear<float>> && DescribedLayer<KroneckerLinear<double>>);
 
+ROTORLIN_COMPILED_LAYER(KroneckerLinear)
+
 }  // namespace rotorlin

@@ -119,14 +119,6 @@ Eigen::Map<Matrix<Scalar>> scratch(VectorX<Scalar>& buffer, Index rows, Index co
   return {buffer.data(), rows, cols};
 }
 
-template <class L, class M>
-void check_shape(const L&, const char* function, const char* name, const M& m, Index rows, Index cols) {
-  if (m.rows() != rows || m.cols() != cols) {
-    throw_invalid(L::type_name, "::", function, ": ", name, " is ", shape(m), ", expected ", rows, " x ",
-                  cols, " (features x batch)");
-  }
-}
-
 /// The fewest parameters that a layer of this type has.
 template <class L>
 constexpr Index least_parameters() {
@@ -137,66 +129,117 @@ constexpr Index least_parameters() {
   }
 }
 
+/// What checks need to know of a layer: they are compiled once a scalar.
+template <class S>
+struct LayerFacts {
+  const char* type_name;
+  Index in, out, size, least_size;
+  const S *parameters, *gradients;
+
+  template <class L>
+  explicit LayerFacts(const L& layer)
+      : type_name(L::type_name),
+        in(layer.in_features()),
+        out(layer.out_features()),
+        size(layer.num_parameters()),
+        least_size(least_parameters<L>()),
+        parameters(layer.parameters().data()),
+        gradients(layer.gradients().data()) {}
+};
+
+inline void check_shape(const char* type_name, const char* function, const char* name, Index given_rows,
+                        Index given_cols, Index rows, Index cols) {
+  if (given_rows != rows || given_cols != cols) {
+    throw_invalid(type_name, "::", function, ": ", name, " is ", given_rows, " x ", given_cols, ", expected ",
+                  rows, " x ", cols, " (features x batch)");
+  }
+}
+template <class L, class M>
+void check_shape(const L&, const char* function, const char* name, const M& m, Index rows, Index cols) {
+  check_shape(L::type_name, function, name, m.rows(), m.cols(), rows, cols);
+}
+
 template <class L>
 void check_not_moved(const L& layer, const char* function) {
   if (layer.num_parameters() < least_parameters<L>())
     throw_invalid(L::type_name, "::", function, ": the layer has been moved from");
 }
 
-template <class L, class M>
-Index checked_batch(const L& layer, const char* function, const M& x) {
-  check_not_moved(layer, function);
-  if (x.cols() == 0) {
-    throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
+template <class S>
+Index checked_batch(const LayerFacts<S>& layer, const char* function, Index rows, Index cols) {
+  if (layer.size < layer.least_size)
+    throw_invalid(layer.type_name, "::", function, ": the layer has been moved from");
+  if (cols == 0) {
+    throw_invalid(layer.type_name, "::", function, ": x is ", rows, " x ", cols, ", expected ", layer.in,
                   " x batch with at least one sample");
   }
-  if (x.rows() != layer.in_features()) {
-    throw_invalid(L::type_name, "::", function, ": x is ", shape(x), ", expected ", layer.in_features(),
-                  " x ", x.cols(), " (features x batch)",
-                  x.cols() == layer.in_features() ? "; is it transposed?" : "");
+  if (rows != layer.in) {
+    throw_invalid(layer.type_name, "::", function, ": x is ", rows, " x ", cols, ", expected ", layer.in,
+                  " x ", cols, " (features x batch)", cols == layer.in ? "; is it transposed?" : "");
   }
-  return x.cols();
+  return cols;
+}
+template <class L, class M>
+Index checked_batch(const L& layer, const char* function, const M& x) {
+  return checked_batch(LayerFacts<typename L::Scalar>(layer), function, x.rows(), x.cols());
 }
 
 /// A result must not be written over what is still to be read, nor over itself.
-template <class L, class Out>
-void check_own_memory(const L& layer, const char* function, const char* name, const Out& out) {
+template <class S>
+void check_own_memory(const LayerFacts<S>& layer, const char* function, const char* name,
+                      const ConstMatrixRef<S>& out) {
   const auto refuse = [&](const char* what) {
-    throw_invalid(L::type_name, "::", function, ": ", name, " and ", what,
+    throw_invalid(layer.type_name, "::", function, ": ", name, " and ", what,
                   " share the same memory, expected a ", name, " of its own");
   };
+  using Flat = Eigen::Map<const VectorX<S>>;
   if (overlaps_itself(out)) refuse("other columns of it");
-  if (share_memory(out, layer.parameters())) refuse("the layer's parameters");
-  if (share_memory(out, layer.gradients())) refuse("the layer's gradients");
+  if (share_memory(out, Flat(layer.parameters, layer.size))) refuse("the layer's parameters");
+  if (share_memory(out, Flat(layer.gradients, layer.size))) refuse("the layer's gradients");
 }
-template <class L, class In, class Out>
-void check_apart(const L&, const char* function, const char* name, const In& in, const char* out_name,
-                 const Out& out) {
+template <class S, class Out>
+void check_apart(const LayerFacts<S>& layer, const char* function, const char* name,
+                 const ConstMatrixRef<S>& in, const char* out_name, const Out& out) {
   if (share_memory(in, out)) {
-    throw_invalid(L::type_name, "::", function, ": ", name, " and ", out_name,
+    throw_invalid(layer.type_name, "::", function, ": ", name, " and ", out_name,
                   " share the same memory, expected a ", out_name, " of its own");
   }
 }
 
-/// The shapes and the memory that `forward` demands of every layer.
-template <class L, class X, class Y>
-void check_forward(const L& layer, const X& x, const Y& y) {
-  check_shape(layer, "forward", "y", y, layer.out_features(), checked_batch(layer, "forward", x));
+template <class S>
+void check_forward(const LayerFacts<S>& layer, const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y) {
+  const Index batch = checked_batch(layer, "forward", x.rows(), x.cols());
+  check_shape(layer.type_name, "forward", "y", y.rows(), y.cols(), layer.out, batch);
   check_apart(layer, "forward", "x", x, "y", y);
   check_own_memory(layer, "forward", "y", y);
 }
-
-/// The shapes and the memory that `backward` demands of every layer.
-template <class L, class X, class GradY, class GradX>
-void check_backward(const L& layer, const X& x, const GradY& grad_y, const GradX& grad_x) {
-  const Index batch = checked_batch(layer, "backward", x);
-  check_shape(layer, "backward", "grad_y", grad_y, layer.out_features(), batch);
-  check_shape(layer, "backward", "grad_x", grad_x, layer.in_features(), batch);
+template <class S>
+void check_backward(const LayerFacts<S>& layer, const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                    const ConstMatrixRef<S>& grad_x) {
+  const Index batch = checked_batch(layer, "backward", x.rows(), x.cols());
+  check_shape(layer.type_name, "backward", "grad_y", grad_y.rows(), grad_y.cols(), layer.out, batch);
+  check_shape(layer.type_name, "backward", "grad_x", grad_x.rows(), grad_x.cols(), layer.in, batch);
   check_apart(layer, "backward", "x", x, "grad_x", grad_x);
   check_apart(layer, "backward", "grad_y", grad_y, "grad_x", grad_x);
   check_own_memory(layer, "backward", "grad_x", grad_x);
-  check_apart(layer, "backward", "x", x, "gradients", layer.gradients());
-  check_apart(layer, "backward", "grad_y", grad_y, "gradients", layer.gradients());
+  const Eigen::Map<const VectorX<S>> gradients(layer.gradients, layer.size);
+  check_apart(layer, "backward", "x", x, "gradients", gradients);
+  check_apart(layer, "backward", "grad_y", grad_y, "gradients", gradients);
+}
+
+/// The shapes and the memory that `forward` demands of every layer.
+template <class L>
+void check_forward(const L& layer, const ConstMatrixRef<typename L::Scalar>& x,
+                   const ConstMatrixRef<typename L::Scalar>& y) {
+  check_forward(LayerFacts<typename L::Scalar>(layer), x, y);
+}
+
+/// The shapes and the memory that `backward` demands of every layer.
+template <class L>
+void check_backward(const L& layer, const ConstMatrixRef<typename L::Scalar>& x,
+                    const ConstMatrixRef<typename L::Scalar>& grad_y,
+                    const ConstMatrixRef<typename L::Scalar>& grad_x) {
+  check_backward(LayerFacts<typename L::Scalar>(layer), x, grad_y, grad_x);
 }
 
 /// What a fit to a weight matrix in the metric of a Gram matrix demands of both.
@@ -211,15 +254,18 @@ void check_fit(const L& layer, const char* who, const W& weight, const G& gram) 
 }
 
 /// Throws std::domain_error unless every parameter is finite.
-template <class L>
-void check_parameters(const L& layer, const char* function) {
-  const auto parameters = layer.parameters();
-  for (Index i = 0; i < parameters.size(); ++i) {
+template <class S>
+void check_parameters(const char* type_name, const char* function, const S* parameters, Index size) {
+  for (Index i = 0; i < size; ++i) {
     if (!detail::is_finite(parameters[i])) {
-      throw_domain(L::type_name, "::", function, ": parameter ", i, " of ", parameters.size(), " is ",
-                   parameters[i], "; every parameter must be finite");
+      throw_domain(type_name, "::", function, ": parameter ", i, " of ", size, " is ", parameters[i],
+                   "; every parameter must be finite");
     }
   }
+}
+template <class L>
+void check_parameters(const L& layer, const char* function) {
+  check_parameters(L::type_name, function, layer.parameters().data(), layer.num_parameters());
 }
 
 /// The same for layers in which a parameter that is not finite always shows in `result`, as it does in a
@@ -327,3 +373,12 @@ class LayerBase {
 };
 
 }  // namespace rotorlin
+
+/// At the end of a layer's header, in namespace rotorlin: rotorlin::compiled has the layer (src/layers.cpp).
+#if defined(ROTORLIN_COMPILED)
+#define ROTORLIN_COMPILED_LAYER(L) \
+  extern template class L<float>;  \
+  extern template class L<double>;
+#else
+#define ROTORLIN_COMPILED_LAYER(L)
+#endif

@@ -70,7 +70,7 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
   Eigen::Map<Matrix<S>> v() { return v_of(this->parameters().data()); }
   Eigen::Map<const Matrix<S>> u() const { return u_of(this->parameters().data()); }
   Eigen::Map<const Matrix<S>> v() const { return v_of(this->parameters().data()); }
-  Matrix<S> to_dense() const { return u() * v(); }
+  Matrix<S> to_dense() const;
   ParameterRange linear_parameters() const { return {0, u().size()}; }
 
   /// Sets U and V to the best fit of this rank to `weight` (out x in) in the metric of `gram` (in x in), both
@@ -79,54 +79,16 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
   /// `factor_gram` throws, std::domain_error when `weight` is not finite, std::invalid_argument on a wrong
   /// shape.
   template <class A, class B>
-  double fit_closed_form(const Eigen::MatrixBase<A>& weight, const Eigen::MatrixBase<B>& gram) {
-    return fit_closed_form(weight.template cast<double>().eval(), gram.template cast<double>().eval(),
-                           static_cast<double>(std::numeric_limits<typename B::Scalar>::epsilon()));
-  }
+  double fit_closed_form(const Eigen::MatrixBase<A>& weight, const Eigen::MatrixBase<B>& gram);
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
-    hidden.noalias() = v() * x;
-    y.noalias() = u() * hidden;
-    if (this->has_bias()) y.colwise() += this->bias();
-    detail::check_result(*this, "forward", y);
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
-    auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
-    hidden.noalias() = v() * x;
-    grad_hidden.noalias() = u().transpose() * grad_y;
-    grad_x.noalias() = v().transpose() * grad_hidden;
-    detail::check_result(*this, "backward", grad_x);
-    u_of(this->gradients().data()).noalias() += grad_y * hidden.transpose();
-    v_of(this->gradients().data()).noalias() += grad_hidden * x.transpose();
-    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
-  }
+                Workspace& workspace);
 
  private:
-  double fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram, double epsilon) {
-    constexpr const char* who = "LowRankLinear::fit_closed_form";
-    detail::check_fit(*this, who, weight, gram);
-    const Matrix<double> wf = linalg::product<double>(weight, factor_gram(gram, who, epsilon));
-    const Matrix<double> left = linalg::leading_left_vectors<double>(wf, rank());
-    const Matrix<double> right = linalg::product_tn<double>(left, weight);
-    this->parameters().head(this->bias_offset()).setZero();
-    for (Index i = 0; i < left.cols(); ++i) {
-      const double balance = std::sqrt(right.row(i).norm());
-      if (balance == 0) continue;
-      u().col(i) = (left.col(i) * balance).template cast<S>();
-      v().row(i) = (right.row(i) / balance).template cast<S>();
-    }
-    const double norm = wf.stableNorm();
-    Matrix<double> missing = wf;
-    linalg::add_product<double>(-1, left, linalg::product_tn<double>(left, wf), missing);
-    return norm == 0 ? 0 : missing.stableNorm() / norm;
-  }
+  double fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram, double epsilon);
 
   LowRankLinear(Uninitialised tag, Index in, Index out, const LowRankLinearOptions& options)
       : Base(tag, in, out, options) {}
@@ -153,6 +115,67 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
   }
 };
 
+template <class S>
+Matrix<S> LowRankLinear<S>::to_dense() const {
+  return u() * v();
+}
+
+template <class S>
+template <class A, class B>
+double LowRankLinear<S>::fit_closed_form(const Eigen::MatrixBase<A>& weight,
+                                         const Eigen::MatrixBase<B>& gram) {
+  return fit_closed_form(weight.template cast<double>().eval(), gram.template cast<double>().eval(),
+                         static_cast<double>(std::numeric_limits<typename B::Scalar>::epsilon()));
+}
+
+template <class S>
+double LowRankLinear<S>::fit_closed_form(const Matrix<double>& weight, const Matrix<double>& gram,
+                                         double epsilon) {
+  constexpr const char* who = "LowRankLinear::fit_closed_form";
+  detail::check_fit(*this, who, weight, gram);
+  const Matrix<double> wf = linalg::product<double>(weight, factor_gram(gram, who, epsilon));
+  const Matrix<double> left = linalg::leading_left_vectors<double>(wf, rank());
+  const Matrix<double> right = linalg::product_tn<double>(left, weight);
+  this->parameters().head(this->bias_offset()).setZero();
+  for (Index i = 0; i < left.cols(); ++i) {
+    const double balance = std::sqrt(right.row(i).norm());
+    if (balance == 0) continue;
+    u().col(i) = (left.col(i) * balance).template cast<S>();
+    v().row(i) = (right.row(i) / balance).template cast<S>();
+  }
+  const double norm = wf.stableNorm();
+  Matrix<double> missing = wf;
+  linalg::add_product<double>(-1, left, linalg::product_tn<double>(left, wf), missing);
+  return norm == 0 ? 0 : missing.stableNorm() / norm;
+}
+
+template <class S>
+void LowRankLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
+  hidden.noalias() = v() * x;
+  y.noalias() = u() * hidden;
+  if (this->has_bias()) y.colwise() += this->bias();
+  detail::check_result(*this, "forward", y);
+}
+
+template <class S>
+void LowRankLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                                MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
+  auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
+  hidden.noalias() = v() * x;
+  grad_hidden.noalias() = u().transpose() * grad_y;
+  grad_x.noalias() = v().transpose() * grad_hidden;
+  detail::check_result(*this, "backward", grad_x);
+  u_of(this->gradients().data()).noalias() += grad_y * hidden.transpose();
+  v_of(this->gradients().data()).noalias() += grad_hidden * x.transpose();
+  if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+}
+
 static_assert(LinearLayer<LowRankLinear<float>> && DescribedLayer<LowRankLinear<double>>);
+
+ROTORLIN_COMPILED_LAYER(LowRankLinear)
 
 }  // namespace rotorlin

@@ -175,4 +175,6 @@ class RotorEncoderLinear : public OptionsLayer<RotorEncoderLinear<S>, S, RotorEn
 
 static_assert(LinearLayer<RotorEncoderLinear<float>> && DescribedLayer<RotorEncoderLinear<double>>);
 
+ROTORLIN_COMPILED_LAYER(RotorEncoderLinear)
+
 }  // namespace rotorlin

@@ -125,28 +125,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
                 Workspace& workspace);
 
   /// M (out x in), without the bias.
-  Matrix<S> to_dense() const {
-    Matrix<S> dense = Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features()));
-    if (this->has_bias()) dense.colwise() -= bias_scale() * this->bias();
-    return dense;
-  }
+  Matrix<S> to_dense() const;
 
   /// The planes of every rotor, pair by pair, left before right; a single rotor has only left ones.
-  std::vector<RotorPlanes<S>> planes() const {
-    const Weights& rotors = weights(false, "planes");
-    std::vector<RotorPlanes<S>> result;
-    for (Index pair = 0; pair < num_pairs(); ++pair) {
-      const Index chunks = pair / options_.width;
-      for (const bool left : {true, false}) {
-        if (!left && options_.single_rotor) continue;
-        const auto& d = left ? rotors.left(pair) : rotors.right(pair);
-        result.push_back({chunks / options_.out_chunks, chunks % options_.out_chunks, pair % options_.width,
-                          left, d.basis().leftCols(2 * d.num_planes()).template cast<S>(),
-                          d.angles().template cast<S>()});
-      }
-    }
-    return result;
-  }
+  std::vector<RotorPlanes<S>> planes() const;
 
   Description describe() const {
     return detail::describe_options(this->in_features(), this->out_features(), options_);
@@ -174,16 +156,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   S bias_scale() const { return options_.bias_inside_alpha ? alpha()[0] : S(1); }
 
   /// The weights for the present parameters. The bias is in none of them.
-  const Weights& weights(bool adjoint, const char* function) const {
-    detail::check_not_moved(*this, function);
-    if (!detail::all_finite(this->bias())) detail::check_parameters(*this, function);
-    const S* parameters = this->parameters().data();
-    return weights_.get(parameters, shape_.parameters(), adjoint,
-                        [&](Weights& state, bool with_adjoint, const auto&) {
-                          detail::check_parameters(*this, function);
-                          state.make(shape_, parameters, with_adjoint);
-                        });
-  }
+  const Weights& weights(bool adjoint, const char* function) const;
 
   detail::RotorView<S> view_of(const Weights& weights) const {
     return {shape_, weights, alpha().data(), this->has_bias() ? this->bias().data() : nullptr, bias_scale()};
@@ -192,60 +165,104 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   /// The sums of all pairs (RotorPass::finish), then those of grad_y for the bias.
   const Wide* backward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
                              const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
-                             Workspace& workspace) const {
-    constexpr int lanes = detail::native_lanes<S>;
-    const Index bias_size = this->bias().size(), pair_sums = pass.partial_size();
-    const Index domain_size = pass.domain_size(), sums_size = pass.sums_size();
-    struct State {
-      S *grad_domain, *sums;
-      Arena rest;
-    };
-    const auto lay_out = [&](Arena& arena) {
-      State state{arena.take(domain_size), arena.take_zeros(sums_size), arena};
-      arena.take(pass.backward_memory());
-      return state;
-    };
-    return detail::reduce_batch<S>(
-        x, grad_y, grad_x, pair_sums + bias_size, workspace.scratch_, lay_out,
-        [&](State& state, Wide* sums, S* x_tile, const S* grad_y_tile) {
-          for (Index f = 0; f < bias_size; ++f) {
-            const auto g = detail::load<S, lanes>(grad_y_tile + f * lanes);
-            sums[pair_sums + f] += static_cast<Wide>(detail::sum_lanes<S, lanes>(g));
-          }
-          std::fill(state.grad_domain, state.grad_domain + domain_size, S(0));
-          pass.backward(x_tile, nullptr, grad_y_tile, S(1), state.grad_domain, state.sums, state.rest);
-          pass.leave_gradient(state.grad_domain, x_tile, state.rest);  // over x, which has been read
-          return x_tile;
-        },
-        [&](State& state, Wide* sums, detail::PackBuffer<Wide>& wide) {
-          pass.finish(state.sums, sums, wide);
-        });
-  }
+                             Workspace& workspace) const;
 
   /// The same for a layer that runs as its matrix.
   const Wide* backward_dense(const detail::DensePass<S>& pass, const ConstMatrixRef<S>& x,
                              const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
-                             Workspace& workspace) const {
-    detail::BatchScratch<S>& scratch = workspace.scratch_;
-    scratch.threads_for(1);
-    const Index pair_sums = num_pairs() * (2 * bivector_size() + 1);
-    scratch.sums.assign(static_cast<std::size_t>(pair_sums + this->bias().size()), Wide(0));
-    S* outer = scratch.tiles[0].reserve(pass.sums_size());
-    pass.backward_batch(x, grad_y, grad_x, outer);
-    pass.finish(outer, scratch.sums.data(), scratch.wide[0]);
-    Wide* bias_sums = scratch.sums.data() + pair_sums;
-    for (Index f = 0; f < this->bias().size(); ++f) {
-      S sum(0);
-      for (Index sample = 0; sample < grad_y.cols(); ++sample) sum += grad_y(f, sample);
-      bias_sums[f] += static_cast<Wide>(sum);
-    }
-    return scratch.sums.data();
-  }
+                             Workspace& workspace) const;
 
   Options options_;
   detail::RotorChunking<S> shape_;
   mutable detail::Cached<S, Weights> weights_;
 };
+
+template <class S>
+Matrix<S> RotorLinear<S>::to_dense() const {
+  Matrix<S> dense = Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features()));
+  if (this->has_bias()) dense.colwise() -= bias_scale() * this->bias();
+  return dense;
+}
+
+template <class S>
+std::vector<RotorPlanes<S>> RotorLinear<S>::planes() const {
+  const Weights& rotors = weights(false, "planes");
+  std::vector<RotorPlanes<S>> result;
+  for (Index pair = 0; pair < num_pairs(); ++pair) {
+    const Index chunks = pair / options_.width;
+    for (const bool left : {true, false}) {
+      if (!left && options_.single_rotor) continue;
+      const auto& d = left ? rotors.left(pair) : rotors.right(pair);
+      result.push_back({chunks / options_.out_chunks, chunks % options_.out_chunks, pair % options_.width,
+                        left, d.basis().leftCols(2 * d.num_planes()).template cast<S>(),
+                        d.angles().template cast<S>()});
+    }
+  }
+  return result;
+}
+
+template <class S>
+auto RotorLinear<S>::weights(bool adjoint, const char* function) const -> const Weights& {
+  detail::check_not_moved(*this, function);
+  if (!detail::all_finite(this->bias())) detail::check_parameters(*this, function);
+  const S* parameters = this->parameters().data();
+  return weights_.get(parameters, shape_.parameters(), adjoint,
+                      [&](Weights& state, bool with_adjoint, const auto&) {
+                        detail::check_parameters(*this, function);
+                        state.make(shape_, parameters, with_adjoint);
+                      });
+}
+
+template <class S>
+auto RotorLinear<S>::backward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
+                                    const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
+                                    Workspace& workspace) const -> const Wide* {
+  constexpr int lanes = detail::native_lanes<S>;
+  const Index bias_size = this->bias().size(), pair_sums = pass.partial_size();
+  const Index domain_size = pass.domain_size(), sums_size = pass.sums_size();
+  struct State {
+    S *grad_domain, *sums;
+    Arena rest;
+  };
+  const auto lay_out = [&](Arena& arena) {
+    State state{arena.take(domain_size), arena.take_zeros(sums_size), arena};
+    arena.take(pass.backward_memory());
+    return state;
+  };
+  return detail::reduce_batch<S>(
+      x, grad_y, grad_x, pair_sums + bias_size, workspace.scratch_, lay_out,
+      [&](State& state, Wide* sums, S* x_tile, const S* grad_y_tile) {
+        for (Index f = 0; f < bias_size; ++f) {
+          const auto g = detail::load<S, lanes>(grad_y_tile + f * lanes);
+          sums[pair_sums + f] += static_cast<Wide>(detail::sum_lanes<S, lanes>(g));
+        }
+        std::fill(state.grad_domain, state.grad_domain + domain_size, S(0));
+        pass.backward(x_tile, nullptr, grad_y_tile, S(1), state.grad_domain, state.sums, state.rest);
+        pass.leave_gradient(state.grad_domain, x_tile, state.rest);  // over x, which has been read
+        return x_tile;
+      },
+      [&](State& state, Wide* sums, detail::PackBuffer<Wide>& wide) { pass.finish(state.sums, sums, wide); });
+}
+
+template <class S>
+auto RotorLinear<S>::backward_dense(const detail::DensePass<S>& pass, const ConstMatrixRef<S>& x,
+                                    const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
+                                    Workspace& workspace) const -> const Wide* {
+  detail::BatchScratch<S>& scratch = workspace.scratch_;
+  scratch.threads_for(1);
+  const Index pair_sums = num_pairs() * (2 * bivector_size() + 1);
+  scratch.sums.assign(static_cast<std::size_t>(pair_sums + this->bias().size()), Wide(0));
+  S* outer = scratch.tiles[0].reserve(pass.sums_size());
+  pass.backward_batch(x, grad_y, grad_x, outer);
+  pass.finish(outer, scratch.sums.data(), scratch.wide[0]);
+  Wide* bias_sums = scratch.sums.data() + pair_sums;
+  for (Index f = 0; f < this->bias().size(); ++f) {
+    S sum(0);
+    for (Index sample = 0; sample < grad_y.cols(); ++sample) sum += grad_y(f, sample);
+    bias_sums[f] += static_cast<Wide>(sum);
+  }
+  return scratch.sums.data();
+}
 
 template <class S>
 void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
@@ -262,8 +279,8 @@ void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspa
 }
 
 template <class S>
-void RotorLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-              Workspace& workspace) {
+void RotorLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                              MatrixRef<S> grad_x, Workspace& workspace) {
   detail::check_backward(*this, x, grad_y, grad_x);
   const detail::RotorView<S> view = view_of(weights(true, "backward"));
   const detail::RotorPass<S> pass(view);
@@ -283,9 +300,6 @@ void RotorLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S
 
 static_assert(LinearLayer<RotorLinear<float>> && DescribedLayer<RotorLinear<double>>);
 
-#if defined(ROTORLIN_COMPILED)
-extern template class RotorLinear<float>;
-extern template class RotorLinear<double>;
-#endif
+ROTORLIN_COMPILED_LAYER(RotorLinear)
 
 }  // namespace rotorlin

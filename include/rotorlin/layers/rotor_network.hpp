@@ -142,54 +142,16 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   }
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    const Pass pass = pass_of(weights(false, "forward"));
-    detail::map_batch<S>(
-        x, y, pass.singles_per_tile(), workspace.scratch_, [&](int) { return pass.forward_memory(); },
-        [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
-          pass.template forward<decltype(width)::value>(x_tile, y_tile, arena);
-        });
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    const Pass pass = pass_of(weights(true, "backward"));
-    using Memory = typename Pass::Backward;
-    const Wide* sums = detail::reduce_batch<S>(
-        x, grad_y, grad_x, pass.partial_size(), workspace.scratch_,
-        [&](Arena& arena) { return Memory(pass, arena); },
-        [&](Memory& memory, Wide* partial, const S* x_tile, const S* grad_y_tile) {
-          pass.backward(memory, partial, x_tile, grad_y_tile);
-          return memory.grad_x;
-        },
-        [&](Memory& memory, Wide* partial, detail::PackBuffer<Wide>& wide) {
-          pass.finish(memory, partial, wide);
-        });
-    S* gradients = this->gradients().data();
-    for (Index i = 0; i < num_rotors(); ++i) {
-      const detail::RotorPass<S> rotor = pass.rotor(i);
-      rotor.add_gradients(sums, gradients + shape_.offset(i));
-      sums += rotor.partial_size();
-    }
-    for (Index k = rotor_parameters(); k < this->num_parameters(); ++k)
-      gradients[k] += static_cast<S>(*sums++);
-  }
+                Workspace& workspace);
 
   /// Whether y = M x: without activation and normalisation.
   bool is_linear() const { return options().activation == Activation::none && !options().normalize; }
 
   /// The layer y = M x that a linear network is. \throws std::invalid_argument where it is not linear.
-  DenseLinear<S> collapse() const {
-    if (!is_linear()) {
-      detail::throw_invalid("RotorNetwork::collapse: a network with activation ",
-                            to_string(options().activation), options().normalize ? " and normalisation" : "",
-                            " is not linear; expected activation none and normalize = false");
-    }
-    return DenseLinear<S>::from_matrix(
-        Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features())));
-  }
+  DenseLinear<S> collapse() const;
 
   Description describe() const {
     return detail::describe(this->in_features(), this->out_features(), options(), permutations_);
@@ -243,22 +205,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   }
 
   /// The rotor layers' weights for the present parameters: of those that have changed they are made anew.
-  const Weights& weights(bool adjoint, const char* function) const {
-    const S* parameters = this->parameters().data();
-    const Index count = rotor_parameters();
-    if (!detail::all_finite(parameters + count, this->num_parameters() - count))
-      detail::check_parameters(*this, function);
-    return weights_.get(parameters, count, adjoint,
-                        [&](Weights& state, bool with_adjoint, const auto& changed) {
-                          detail::check_parameters(*this, function);
-                          state.resize(at(num_rotors()));
-                          for (Index i = 0; i < num_rotors(); ++i) {
-                            const Index first = shape_.offset(i);
-                            if (changed(first, shape_.of(i).parameters()))
-                              state[at(i)].make(shape_.of(i), parameters + first, with_adjoint);
-                          }
-                        });
-  }
+  const Weights& weights(bool adjoint, const char* function) const;
   Pass pass_of(const Weights& weights) const {
     return Pass(shape_, weights, this->parameters().data(), permutations_);
   }
@@ -268,6 +215,73 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   mutable detail::Cached<S, Weights> weights_;
 };
 
+template <class S>
+void RotorNetwork<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  const Pass pass = pass_of(weights(false, "forward"));
+  detail::map_batch<S>(
+      x, y, pass.singles_per_tile(), workspace.scratch_, [&](int) { return pass.forward_memory(); },
+      [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
+        pass.template forward<decltype(width)::value>(x_tile, y_tile, arena);
+      });
+}
+
+template <class S>
+void RotorNetwork<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                               MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  const Pass pass = pass_of(weights(true, "backward"));
+  using Memory = typename Pass::Backward;
+  const Wide* sums = detail::reduce_batch<S>(
+      x, grad_y, grad_x, pass.partial_size(), workspace.scratch_,
+      [&](Arena& arena) { return Memory(pass, arena); },
+      [&](Memory& memory, Wide* partial, const S* x_tile, const S* grad_y_tile) {
+        pass.backward(memory, partial, x_tile, grad_y_tile);
+        return memory.grad_x;
+      },
+      [&](Memory& memory, Wide* partial, detail::PackBuffer<Wide>& wide) {
+        pass.finish(memory, partial, wide);
+      });
+  S* gradients = this->gradients().data();
+  for (Index i = 0; i < num_rotors(); ++i) {
+    const detail::RotorPass<S> rotor = pass.rotor(i);
+    rotor.add_gradients(sums, gradients + shape_.offset(i));
+    sums += rotor.partial_size();
+  }
+  for (Index k = rotor_parameters(); k < this->num_parameters(); ++k) gradients[k] += static_cast<S>(*sums++);
+}
+
+template <class S>
+DenseLinear<S> RotorNetwork<S>::collapse() const {
+  if (!is_linear()) {
+    detail::throw_invalid("RotorNetwork::collapse: a network with activation ",
+                          to_string(options().activation), options().normalize ? " and normalisation" : "",
+                          " is not linear; expected activation none and normalize = false");
+  }
+  return DenseLinear<S>::from_matrix(
+      Base::forward(Matrix<S>::Identity(this->in_features(), this->in_features())));
+}
+
+template <class S>
+auto RotorNetwork<S>::weights(bool adjoint, const char* function) const -> const Weights& {
+  const S* parameters = this->parameters().data();
+  const Index count = rotor_parameters();
+  if (!detail::all_finite(parameters + count, this->num_parameters() - count))
+    detail::check_parameters(*this, function);
+  return weights_.get(parameters, count, adjoint,
+                      [&](Weights& state, bool with_adjoint, const auto& changed) {
+                        detail::check_parameters(*this, function);
+                        state.resize(at(num_rotors()));
+                        for (Index i = 0; i < num_rotors(); ++i) {
+                          const Index first = shape_.offset(i);
+                          if (changed(first, shape_.of(i).parameters()))
+                            state[at(i)].make(shape_.of(i), parameters + first, with_adjoint);
+                        }
+                      });
+}
+
 static_assert(Layer<RotorNetwork<float>> && DescribedLayer<RotorNetwork<double>>);
+
+ROTORLIN_COMPILED_LAYER(RotorNetwork)
 
 }  // namespace rotorlin

@@ -517,4 +517,6 @@ struct NamedSharedLayer {
 
 static_assert(LinearLayer<SharedDictionaryLinear<float>> && LinearLayer<SharedDictionaryLinear<double>>);
 
+ROTORLIN_COMPILED_LAYER(SharedDictionaryLinear)
+
 }  // namespace rotorlin

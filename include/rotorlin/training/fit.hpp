@@ -18,6 +18,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/detail/layer_ref.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/training/detail/fit_loop.hpp"
 #include "rotorlin/training/detail/gram_samples.hpp"
@@ -27,43 +28,89 @@ namespace rotorlin {
 
 namespace detail {
 
-template <Layer L>
-void check_samples(const L& layer, const char* name, const Samples<typename L::Scalar>& set) {
+template <class S>
+void check_samples(const LayerRef<S>& layer, const char* name, const Samples<S>& set) {
   if (set.size() == 0 || set.x.rows() != layer.in_features() || set.y.rows() != layer.out_features() ||
       set.y.cols() != set.size()) {
     throw_invalid("fit: ", name, " samples are ", shape(set.x), " and ", shape(set.y), ", expected ",
                   layer.in_features(), " x N and ", layer.out_features(), " x N, N >= 1, for this ",
-                  L::type_name);
+                  layer.type_name());
   }
   if (!all_finite(set.x) || !all_finite(set.y))
     throw_domain("fit: ", name, " samples have NaN or infinite entries");
 }
 
+/// The fits of fit() below, of a layer of any type; `validation` may be null.
+template <class S>
+FitResult fit(LayerRef<S>& layer, const Samples<S>& train, const Samples<S>* validation,
+              const FitOptions& options) {
+  check_options(options);
+  check_samples(layer, "training", train);
+  if (validation) check_samples(layer, "validation", *validation);
+  return Fit<S>(layer, train, validation, {}, options).run();
+}
+
 /// Keeps the bias of a layer at zero, and puts it back at the end of its life.
-template <LinearLayer L>
+template <class S>
 class BiasAtRest {
  public:
-  explicit BiasAtRest(L& layer) : layer_(layer), bias_(layer.bias()) { layer.bias().setZero(); }
+  explicit BiasAtRest(LayerRef<S>& layer) : layer_(layer), bias_(bias()) { bias().setZero(); }
   BiasAtRest(const BiasAtRest&) = delete;
   BiasAtRest& operator=(const BiasAtRest&) = delete;
-  ~BiasAtRest() { layer_.bias() = bias_; }
+  ~BiasAtRest() { bias() = bias_; }
 
  private:
-  L& layer_;
-  VectorX<typename L::Scalar> bias_;
+  auto bias() const { return layer_.parameters().segment(layer_.bias().offset, layer_.bias().size); }
+
+  LayerRef<S>& layer_;
+  VectorX<S> bias_;
 };
 
-template <LinearLayer L>
-FitResult fit_dense(L& layer, GramSamples<typename L::Scalar> samples, FitOptions options) {
+/// What fit_dense() below does, of a layer of any type.
+template <class S>
+FitResult fit_dense(LayerRef<S>& layer, bool solves_linear, GramSamples<S> samples, FitOptions options) {
   check_options(options);
-  if constexpr (requires { &L::solve_linear; }) options.batch_size = samples.x.cols();
+  if (solves_linear) options.batch_size = samples.x.cols();
   if (options.shuffle && options.batch_size < samples.x.cols()) samples.mix(options.seed);
-  const Samples<typename L::Scalar> train{samples.x, samples.y};
+  const Samples<S> train{samples.x, samples.y};
   check_samples(layer, "training", train);
-  const BiasAtRest<L> rest(layer);
-  return Fit<L>(layer, train, nullptr, {.relative = true, .freeze_bias = true, .who = "fit_dense"}, options)
+  const BiasAtRest<S> rest(layer);
+  return Fit<S>(layer, train, nullptr, {.relative = true, .freeze_bias = true, .who = "fit_dense"}, options)
       .run();
 }
+template <class S>
+FitResult fit_dense(LayerRef<S>& layer, bool solves_linear, const Matrix<double>& weight,
+                    const Matrix<double>& gram, double epsilon, const FitOptions& options) {
+  check_options(options);
+  check_fit(layer, "fit_dense", weight, gram);
+  return fit_dense(layer, solves_linear, GramSamples<S>::from_gram(weight, gram, "fit_dense", epsilon),
+                   options);
+}
+template <class S>
+FitResult fit_dense_to_factor(LayerRef<S>& layer, bool solves_linear, const Matrix<double>& weight,
+                              const Matrix<double>& factor, const FitOptions& options) {
+  if (weight.rows() != layer.out_features() || weight.cols() != layer.in_features() ||
+      factor.rows() != weight.cols() || factor.cols() == 0) {
+    throw_invalid("fit_dense: weight is ", shape(weight), ", the Gram matrix's factor is ", shape(factor),
+                  "; expected ", layer.out_features(), " x ", layer.in_features(), " and ",
+                  layer.in_features(), " x N, N >= 1, for this ", layer.type_name());
+  }
+  if (!all_finite(weight) || !all_finite(factor))
+    throw_domain("fit_dense: the weight or the Gram matrix's factor has NaN or infinite entries");
+  if (factor.isZero(0)) throw_invalid("fit_dense: the Gram matrix is zero, every map fits equally well");
+  if (factor.cols() > 2 * factor.rows()) {  // fewer columns say the same
+    const Matrix<double> unit = factor / factor.cwiseAbs().maxCoeff();
+    const Matrix<double> gram = unit * unit.transpose();
+    return fit_dense(layer, solves_linear, weight, gram, std::numeric_limits<double>::epsilon(), options);
+  }
+  check_options(options);
+  return fit_dense(layer, solves_linear, GramSamples<S>::from_factor(weight, factor), options);
+}
+
+template <Layer L>
+constexpr bool solves_linear = requires {
+  &L::solve_linear;
+};
 
 }  // namespace detail
 
@@ -77,10 +124,9 @@ FitResult fit_dense(L& layer, GramSamples<typename L::Scalar> samples, FitOption
 template <Layer L>
 FitResult fit(L& layer, const ConstMatrixRef<typename L::Scalar>& x,
               const ConstMatrixRef<typename L::Scalar>& y, const FitOptions& options = {}) {
-  const detail::Samples<typename L::Scalar> train{x, y};
-  detail::check_options(options);
-  detail::check_samples(layer, "training", train);
-  return detail::Fit<L>(layer, train, nullptr, {}, options).run();
+  using S = typename L::Scalar;
+  detail::LayerRefTo<L> ref(layer);
+  return detail::fit<S>(ref, {x, y}, nullptr, options);
 }
 
 /// The same, with samples apart that tell which parameters are the best and when to stop.
@@ -89,11 +135,10 @@ FitResult fit(L& layer, const ConstMatrixRef<typename L::Scalar>& x,
               const ConstMatrixRef<typename L::Scalar>& y,
               const ConstMatrixRef<typename L::Scalar>& x_validation,
               const ConstMatrixRef<typename L::Scalar>& y_validation, const FitOptions& options = {}) {
-  const detail::Samples<typename L::Scalar> train{x, y}, validation{x_validation, y_validation};
-  detail::check_options(options);
-  detail::check_samples(layer, "training", train);
-  detail::check_samples(layer, "validation", validation);
-  return detail::Fit<L>(layer, train, &validation, {}, options).run();
+  using S = typename L::Scalar;
+  detail::LayerRefTo<L> ref(layer);
+  const detail::Samples<S> validation{x_validation, y_validation};
+  return detail::fit<S>(ref, {x, y}, &validation, options);
 }
 
 /// Fits a linear layer's matrix M to W (out x in) in the metric of a Gram matrix G (in x in, symmetric
@@ -112,10 +157,9 @@ FitResult fit_dense(L& layer, const Eigen::MatrixBase<A>& weight, const Eigen::M
                     const FitOptions& options = {}) {
   using S = typename L::Scalar;
   const auto epsilon = static_cast<double>(std::numeric_limits<typename B::Scalar>::epsilon());
-  const Matrix<double> w = weight.template cast<double>(), g = gram.template cast<double>();
-  detail::check_options(options);
-  detail::check_fit(layer, "fit_dense", w, g);
-  return detail::fit_dense(layer, detail::GramSamples<S>::from_gram(w, g, "fit_dense", epsilon), options);
+  detail::LayerRefTo<L> ref(layer);
+  return detail::fit_dense<S>(ref, detail::solves_linear<L>, weight.template cast<double>(),
+                              gram.template cast<double>(), epsilon, options);
 }
 
 /// A Gram matrix given as F (in x any number of columns), G = F F^T up to a factor that does not matter: the
@@ -127,23 +171,10 @@ struct GramFactor {
 template <LinearLayer L, class A>
 FitResult fit_dense(L& layer, const Eigen::MatrixBase<A>& weight, const GramFactor& factor,
                     const FitOptions& options = {}) {
-  const Matrix<double> w = weight.template cast<double>();
-  const Matrix<double>& f = factor.columns;
-  if (w.rows() != layer.out_features() || w.cols() != layer.in_features() || f.rows() != w.cols() ||
-      f.cols() == 0) {
-    detail::throw_invalid("fit_dense: weight is ", detail::shape(w), ", the Gram matrix's factor is ",
-                          detail::shape(f), "; expected ", layer.out_features(), " x ", layer.in_features(),
-                          " and ", layer.in_features(), " x N, N >= 1, for this ", L::type_name);
-  }
-  if (!detail::all_finite(w) || !detail::all_finite(f))
-    detail::throw_domain("fit_dense: the weight or the Gram matrix's factor has NaN or infinite entries");
-  if (f.isZero(0)) detail::throw_invalid("fit_dense: the Gram matrix is zero, every map fits equally well");
-  if (f.cols() > 2 * f.rows()) {  // fewer columns say the same
-    const Matrix<double> unit = f / f.cwiseAbs().maxCoeff();
-    return fit_dense(layer, w, (unit * unit.transpose()).eval(), options);
-  }
-  detail::check_options(options);
-  return detail::fit_dense(layer, detail::GramSamples<typename L::Scalar>::from_factor(w, f), options);
+  using S = typename L::Scalar;
+  detail::LayerRefTo<L> ref(layer);
+  return detail::fit_dense_to_factor<S>(ref, detail::solves_linear<L>, weight.template cast<double>(),
+                                        factor.columns, options);
 }
 
 }  // namespace rotorlin

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fits that rotorlin::compiled holds.
+/// The fits that rotorlin::compiled holds: of every layer, since a fit sees it through a LayerRef.
 #pragma once
 
-#include "rotorlin/layers/instances.hpp"
 #include "rotorlin/training/fit.hpp"
 
-#define ROTORLIN_INSTANTIATE_FIT(KEYWORD, L)                                                                \
-  KEYWORD template FitResult fit<L>(L&, const ConstMatrixRef<L::Scalar>&, const ConstMatrixRef<L::Scalar>&, \
-                                    const FitOptions&);                                                     \
-  KEYWORD template FitResult fit<L>(L&, const ConstMatrixRef<L::Scalar>&, const ConstMatrixRef<L::Scalar>&, \
-                                    const ConstMatrixRef<L::Scalar>&, const ConstMatrixRef<L::Scalar>&,     \
-                                    const FitOptions&);
+#define ROTORLIN_INSTANTIATE_FIT(KEYWORD, S)                                                                \
+  KEYWORD template FitResult fit<S>(LayerRef<S>&, const Samples<S>&, const Samples<S>*, const FitOptions&); \
+  KEYWORD template FitResult fit_dense<S>(LayerRef<S>&, bool, const Matrix<double>&, const Matrix<double>&, \
+                                          double, const FitOptions&);                                       \
+  KEYWORD template FitResult fit_dense_to_factor<S>(LayerRef<S>&, bool, const Matrix<double>&,              \
+                                                    const Matrix<double>&, const FitOptions&);
 
 #if defined(ROTORLIN_COMPILED)
 namespace rotorlin {
-#define ROTORLIN_EXTERN_FIT(L) ROTORLIN_INSTANTIATE_FIT(extern, L)
-ROTORLIN_FOR_LAYERS(ROTORLIN_EXTERN_FIT)
-#undef ROTORLIN_EXTERN_FIT
+extern template class Adam<float>;
+extern template class Adam<double>;
+namespace detail {
+ROTORLIN_INSTANTIATE_FIT(extern, float)
+ROTORLIN_INSTANTIATE_FIT(extern, double)
+}  // namespace detail
 }  // namespace rotorlin
 #endif

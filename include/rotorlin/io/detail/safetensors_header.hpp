@@ -20,14 +20,10 @@
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/io/dtype.hpp"
 #include "rotorlin/io/json.hpp"
+#include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/io/tensor_info.hpp"
 
 namespace rotorlin::detail {
-
-struct SafetensorsHeader {
-  std::map<std::string, std::string> metadata;
-  std::vector<TensorInfo> tensors;  // in the order of the text; names may stand twice
-};
 
 /// Builds a SafetensorsHeader from the events of the parser. Fields of an entry beside dtype, shape and
 /// data_offsets are skipped.
@@ -204,9 +200,8 @@ class SafetensorsHeaderEvents : public JsonEvents {
   std::vector<Index>* list_ = nullptr;
 };
 
-/// The entries of a header. std::runtime_error, with the place in the file, when it is not one; equal names
-/// of tensors are left to the caller, who sorts them.
-inline SafetensorsHeader read_safetensors_header(std::string_view text, std::size_t value_bytes) {
+template <class>
+SafetensorsHeader read_safetensors_header(std::string_view text, std::size_t value_bytes) {
   SafetensorsHeader header;
   SafetensorsHeaderEvents events(header, value_bytes);
   if (!text.starts_with('{')) throw_runtime("offset 8: the header is not valid: does not begin with '{'");
@@ -214,6 +209,18 @@ inline SafetensorsHeader read_safetensors_header(std::string_view text, std::siz
     throw_runtime("offset 8: the header is not valid: a zero byte");  // which the parser takes for the end
   nlohmann::json::sax_parse(text, &events);
   return header;
+}
+
+template <class>
+std::string safetensors_header_text(const SafetensorsHeader& header) {
+  nlohmann::json all = nlohmann::json::object();
+  if (!header.metadata.empty()) all["__metadata__"] = header.metadata;
+  for (const TensorInfo& tensor : header.tensors) {
+    all[tensor.name] = {{"dtype", name_of(tensor.dtype)},
+                        {"shape", tensor.shape},
+                        {"data_offsets", {tensor.begin, tensor.end}}};
+  }
+  return json_text(all, "SafetensorsWriter");
 }
 
 }  // namespace rotorlin::detail

@@ -14,6 +14,7 @@
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/detail/layer_ref.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/training/adam.hpp"
 #include "rotorlin/training/detail/fit_units.hpp"
@@ -29,12 +30,10 @@ struct FitTask {
   const char* who = "fit";   ///< begins messages
 };
 
-template <Layer L>
+template <class S>
 class Fit {
-  using S = typename L::Scalar;
-
  public:
-  Fit(L& layer, const Samples<S>& train, const Samples<S>* validation, const FitTask& task,
+  Fit(LayerRef<S>& layer, const Samples<S>& train, const Samples<S>* validation, const FitTask& task,
       const FitOptions& options)
       : layer_(layer),
         train_(train),
@@ -94,7 +93,7 @@ class Fit {
     unit_x_ = unit_or_one(root_mean_square<S>(train_.x));
     const double y = root_mean_square<S>(train_.y);
     target_is_zero_ = !(y > 0);
-    unit_y_ = target_is_zero_ ? unit_or_one(root_mean_square<S>(layer_.forward(first_batch()))) : y;
+    unit_y_ = target_is_zero_ ? unit_or_one(root_mean_square<S>(output_of<S>(layer_, first_batch()))) : y;
     record();
     if (is_finite(criterion())) keep();
     if (options_.match_scale && match_scale() && better_start()) {
@@ -103,10 +102,10 @@ class Fit {
       layer_.parameters() = given_;
     }
     if (best_.size() == 0 || !is_finite(reported(best_loss_)))
-      throw_domain(task_.who, ": the loss of the ", L::type_name, " is not finite at the start");
+      throw_domain(task_.who, ": the loss of the ", layer_.type_name(), " is not finite at the start");
     if (options_.match_scale && relative_error() >= 1) consider_zero();
     if (project() && better_start()) keep();
-    units_ = parameter_units(layer_, first_batch(), unit_x_, unit_y_, task_.freeze_bias);
+    units_ = parameter_units<S>(layer_, first_batch(), unit_x_, unit_y_, task_.freeze_bias);
     scaled_ = layer_.parameters().cwiseQuotient(units_);
     residual_is_fresh_ = false;
   }
@@ -164,8 +163,8 @@ class Fit {
 
   /// Least squares for the factor of the linear parameters, and for the bias. Returns whether it found any.
   bool match_scale() {
-    const ParameterRange linear = linear_parameters(layer_);
-    ParameterRange bias = bias_parameters(layer_);
+    const ParameterRange linear = layer_.linear();
+    ParameterRange bias = layer_.bias();
     if (task_.freeze_bias) bias.size = 0;
     if (linear.size == 0 && bias.size == 0) return false;
     auto parameters = layer_.parameters();
@@ -173,17 +172,15 @@ class Fit {
     ScaleFit fit(layer_.out_features(), bias.size != 0);
     for_each_batch(train_, [&](const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y) {
       auto phi = scratch(residual_, y.rows(), y.cols());
-      layer_.forward(x, phi, workspace_);
+      layer_.forward(x, phi);
       fit.add(phi.template cast<double>(), y.template cast<double>());
     });
     const double factor = linear.size == 0 ? 1 : fit.factor();
     parameters.segment(linear.offset, linear.size) *= static_cast<S>(factor);
     if (!is_finite(factor) || !all_finite(layer_.parameters())) return false;
-    if constexpr (LinearLayer<L>) {
-      if (bias.size != 0) {
-        const VectorX<double> mean_x = train_.x.template cast<double>().rowwise().mean();
-        match_bias(layer_, mean_x.template cast<S>(), fit.mean_y().template cast<S>());
-      }
+    if (bias.size != 0) {
+      const VectorX<double> mean_x = train_.x.template cast<double>().rowwise().mean();
+      layer_.match_bias(mean_x.template cast<S>(), fit.mean_y().template cast<S>());
     }
     return all_finite(layer_.parameters());
   }
@@ -191,15 +188,7 @@ class Fit {
   /// Variable projection (Golub and Pereyra 1973), where a step sees all samples: a layer that can solve for
   /// its linear parameters does so after every step. The gradient of the others is then that of the loss with
   /// the best linear ones. Returns whether it did.
-  bool project() {
-    if constexpr (requires { layer_.solve_linear(train_.x, train_.y, workspace_); }) {
-      if (!full_batch() || !options_.match_scale) return false;
-      layer_.solve_linear(train_.x, train_.y, workspace_);
-      return true;
-    } else {
-      return false;
-    }
-  }
+  bool project() { return full_batch() && options_.match_scale && layer_.solve_linear(train_.x, train_.y); }
 
   /// Whether the present parameters are better than the best.
   bool better_start() {
@@ -212,7 +201,7 @@ class Fit {
   void consider_zero() {
     const VectorX<S> present = layer_.parameters();
     auto parameters = layer_.parameters();
-    const ParameterRange bias = bias_parameters(layer_);
+    const ParameterRange bias = layer_.bias();
     for (Index i = 0; i < parameters.size(); ++i) {
       if (i < bias.offset || i >= bias.offset + bias.size) parameters[i] = 0;
     }
@@ -223,7 +212,7 @@ class Fit {
   /// layer(x) - y, in `residual_`.
   Eigen::Map<Matrix<S>> residual(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y) {
     auto r = scratch(residual_, y.rows(), y.cols());
-    layer_.forward(x, r, workspace_);
+    layer_.forward(x, r);
     r -= y;
     return r;
   }
@@ -313,10 +302,10 @@ class Fit {
     r *= static_cast<S>(1 / unit_y_);
     r *= static_cast<S>(2 / unit_y_);
     layer_.zero_gradients();
-    layer_.backward(x, r, grad_x_.leftCols(x.cols()), workspace_);
+    layer_.backward(x, r, grad_x_.leftCols(x.cols()));
     auto gradients = layer_.gradients();
     if (task_.freeze_bias) {
-      const ParameterRange bias = bias_parameters(layer_);
+      const ParameterRange bias = layer_.bias();
       gradients.segment(bias.offset, bias.size).setZero();
     }
     gradients.array() *= units_.array() * static_cast<S>(1 / static_cast<double>(r.size()));
@@ -326,7 +315,7 @@ class Fit {
     return batch_loss;
   }
 
-  L& layer_;
+  LayerRef<S>& layer_;
   const Samples<S>& train_;
   const Samples<S>* validation_;
   FitTask task_;
@@ -334,7 +323,6 @@ class Fit {
   Index batch_size_, steps_, step_ = 0;
   CosineSchedule schedule_;
   Adam<S> adam_;
-  typename L::Workspace workspace_;
   VectorX<S> x_, y_, residual_, given_, best_;
   VectorX<S> units_, scaled_;  // parameters = units o scaled
   Matrix<S> grad_x_;

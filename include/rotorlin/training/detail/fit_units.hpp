@@ -12,6 +12,7 @@
 
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/layers/detail/layer_ref.hpp"
 #include "rotorlin/layers/layer.hpp"
 
 namespace rotorlin::detail {
@@ -36,24 +37,12 @@ double root_mean_square(const ConstMatrixRef<S>& m) {
   return largest * std::sqrt(squared_norm<S>(m, largest) / static_cast<double>(m.size()));
 }
 
-/// Where the output is linear in the parameters: see `ParameterRange`. A range of no parameters where the
-/// layer does not say.
-template <Layer L>
-ParameterRange linear_parameters(const L& layer) {
-  if constexpr (requires { layer.linear_parameters(); }) {
-    return layer.linear_parameters();
-  } else {
-    return {0, 0};
-  }
-}
-
-/// The bias that a fit may move: none of a layer that is not linear, or has no bias.
-template <Layer L>
-ParameterRange bias_parameters(const L& layer) {
-  if constexpr (LinearLayer<L>) {
-    if (layer.bias().size() == layer.out_features()) return {layer.bias_offset(), layer.bias().size()};
-  }
-  return {0, 0};
+/// layer(x).
+template <class S>
+Matrix<S> output_of(LayerRef<S>& layer, const ConstMatrixRef<S>& x) {
+  Matrix<S> y(layer.out_features(), x.cols());
+  layer.forward(x, y);
+  return y;
 }
 
 /// A positive finite unit, or 1.
@@ -61,34 +50,33 @@ inline double unit_or_one(double unit) { return unit > 0 && is_finite(unit) ? un
 
 /// The units of all parameters of a layer at its present parameters, for entries of root mean squares u_x and
 /// u_y.
-template <Layer L>
-VectorX<typename L::Scalar> parameter_units(L& layer, const ConstMatrixRef<typename L::Scalar>& x, double u_x,
-                                            double u_y, bool freeze_bias) {
-  using S = typename L::Scalar;
+template <class S>
+VectorX<S> parameter_units(LayerRef<S>& layer, const ConstMatrixRef<S>& x, double u_x, double u_y,
+                           bool freeze_bias) {
   const auto valid = [](double unit) {
     const S value = static_cast<S>(unit);
     return value > 0 && is_finite(value) && is_finite(1 / value) ? value : S(1);
   };
   VectorX<S> units = VectorX<S>::Ones(layer.num_parameters());
-  const ParameterRange linear = linear_parameters(layer), bias = bias_parameters(layer);
+  const ParameterRange linear = layer.linear(), bias = layer.bias();
   if (linear.size != 0) {
     double features = u_x;  // a layer that is not linear is asked how large its output is
-    if constexpr (!LinearLayer<L>) {
+    if (!layer.is_linear()) {
       const auto weights = layer.parameters().segment(linear.offset, linear.size);
-      features = root_mean_square<S>(layer.forward(x)) / static_cast<double>(weights.cwiseAbs().maxCoeff());
+      features =
+          root_mean_square<S>(output_of<S>(layer, x)) / static_cast<double>(weights.cwiseAbs().maxCoeff());
     }
     units.segment(linear.offset, linear.size).setConstant(valid(u_y / unit_or_one(features)));
   }
-  if constexpr (LinearLayer<L>) {
-    if (bias.size != 0 && !freeze_bias) {
-      // A layer may scale its bias before it adds it.
-      const VectorX<S> present = layer.bias();
-      layer.bias().setOnes();
-      const VectorX<S> added = layer.forward(Matrix<S>::Zero(layer.in_features(), 1)).col(0);
-      layer.bias() = present;
-      for (Index i = 0; i < bias.size; ++i) {
-        units[bias.offset + i] = valid(u_y / unit_or_one(std::abs(static_cast<double>(added[i]))));
-      }
+  if (bias.size != 0 && !freeze_bias) {
+    // A layer may scale its bias before it adds it.
+    auto values = layer.parameters().segment(bias.offset, bias.size);
+    const VectorX<S> present = values;
+    values.setOnes();
+    const Matrix<S> added = output_of<S>(layer, Matrix<S>::Zero(layer.in_features(), 1));
+    values = present;
+    for (Index i = 0; i < bias.size; ++i) {
+      units[bias.offset + i] = valid(u_y / unit_or_one(std::abs(static_cast<double>(added(i, 0)))));
     }
   }
   return units;
