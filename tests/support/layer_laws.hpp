@@ -71,6 +71,13 @@ struct LayerLaws {
     CHECK(copy.gradients().isZero(0));
   }
 
+  void a_layer_moved_to_itself_stays() const {
+    L copy = layer;
+    L& same = copy;
+    copy = std::move(same);
+    CHECK(copy.forward(x) == layer.forward(x));
+  }
+
   /// Every entry of y is written, samples do not mix, blocks serve as well as matrices.
   void forward_maps_each_sample() const {
     typename L::Workspace workspace;
@@ -379,6 +386,7 @@ void check_layer_laws(const L& layer) {
   INFO(L::type_name << " " << layer.in_features() << " -> " << layer.out_features());
   const LayerLaws<L> laws{layer};
   laws.parameters_are_flat_and_copied();
+  laws.a_layer_moved_to_itself_stays();
   laws.forward_maps_each_sample();
   laws.gradients_are_exact();
   laws.gradients_accumulate();
