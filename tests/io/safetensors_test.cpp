@@ -302,6 +302,11 @@ TEST_CASE("a tensor of an unknown type is listed and carried, only its numbers c
   CHECK_THAT(one("F33", "[4611686018427387904,4]"), Contains("overflows"));
 }
 
+TEST_CASE("a type outside of the enumeration is refused") {
+  for (const int number : {-1, 16, 29, 1 << 20})
+    CHECK_THROWS_WITH(DType(static_cast<DType::Known>(number)), Contains("DType: " + std::to_string(number)));
+}
+
 TEST_CASE("fields that other readers skip, and no metadata, are no error") {
   const std::string shape = R"("shape":[1],"data_offsets":[0,1])";
   for (const std::string extra :
