@@ -20,6 +20,7 @@
 
 #include "rotorlin/core/cached.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/self_move.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -255,8 +256,8 @@ class Sequential {
 
   Index in_, out_;
   bool adds_input_ = false;
-  std::vector<std::shared_ptr<const Part>> parts_;  ///< as they were added
-  std::vector<Index> offsets_ = {0};
+  detail::KeptOnSelfMove<std::vector<std::shared_ptr<const Part>>> parts_;  ///< as they were added
+  detail::KeptOnSelfMove<std::vector<Index>> offsets_ = std::vector<Index>{0};
   VectorX<S> parameters_, gradients_;
   mutable detail::Cached<S, Parts> working_;
 };
