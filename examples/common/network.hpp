@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -20,7 +19,9 @@
 #include "common/progress.hpp"
 #include "common/table.hpp"
 #include "rotorlin/core/random.hpp"
+#include "rotorlin/layers/activation_layer.hpp"
 #include "rotorlin/layers/layer.hpp"
+#include "rotorlin/layers/sequential.hpp"
 #include "rotorlin/training/adam.hpp"
 #include "rotorlin/training/schedule.hpp"
 
@@ -69,11 +70,10 @@ inline constexpr StageOptions logits(double rate) {
   return {.normalize = false, .activate = false, .rate = rate};
 }
 
-/// A layer of fewer inputs than there are features is applied to every group of so many features, one after
-/// another (weights shared between the patches of an image).
+/// A Sequential that is trained, stage by stage with rates of its own.
 class Network {
  public:
-  explicit Network(Index features) : in_features_(features), features_(features) {}
+  explicit Network(Index features) : in_features_(features), layers_(features) {}
 
   /// The first layer reads these features of an image, in this order and as often as they are listed.
   /// \throws std::invalid_argument after the first stage, and for features that there are not.
@@ -91,7 +91,7 @@ class Network {
                  "first stage",
                  features.size(), stages_.size()));
     }
-    features_ = static_cast<Index>(features.size());
+    layers_ = rotorlin::Sequential<float>(static_cast<Index>(features.size()));
     gathered_ = std::move(features);
     return *this;
   }
@@ -99,24 +99,31 @@ class Network {
   /// Appends a stage. \throws std::invalid_argument where its shape doesn't fit.
   template <rotorlin::Layer L>
   Network& add(L layer, const StageOptions& options = {}) {
-    const Index in = layer.in_features(), out = layer.out_features();
-    if (features_ % in != 0 || (options.residual && in != out)) {
-      throw std::invalid_argument(format("Network::add: a layer %ld -> %ld%s after %ld features",
-                                         static_cast<long>(in), static_cast<long>(out),
-                                         options.residual ? " with a residual connection" : "",
-                                         static_cast<long>(features_)));
+    using rotorlin::Activation;
+    const Index in = layer.in_features();
+    const rotorlin::ActivationLayer<float> between(
+        layer.out_features(), {.activation = options.activate ? Activation::leaky_relu : Activation::none,
+                               .normalize = options.normalize,
+                               .slope = options.slope});
+    const auto append = [&](rotorlin::Sequential<float>& to) {
+      to.add(std::move(layer));
+      if (options.normalize || options.activate) to.add(between);
+    };
+    const Index before = layers_.num_parameters();
+    const std::size_t part = layers_.size();
+    if (options.residual) {
+      rotorlin::Sequential<float> block(in);
+      append(block);
+      layers_.add(block.add_input());
+    } else {
+      append(layers_);
     }
-    features_ = features_ / in * out;
-    stages_.push_back(std::make_unique<StageOf<L>>(std::move(layer), options));
+    stages_.push_back({part, {before, layers_.num_parameters() - before}, options, rotorlin::Adam<float>()});
     return *this;
   }
 
   Index in_features() const { return in_features_; }
-  Index num_parameters() const {
-    Index sum = 0;
-    for (const auto& stage : stages_) sum += stage->parameters().size();
-    return sum;
-  }
+  Index num_parameters() const { return layers_.num_parameters(); }
 
   /// Logits, classes x batch; valid until the next call.
   const Eigen::MatrixXf& forward(const Eigen::Ref<const Eigen::MatrixXf>& x) {
@@ -125,8 +132,9 @@ class Network {
     } else {
       input_ = x(gathered_, Eigen::all);
     }
-    for (std::size_t k = 0; k < stages_.size(); ++k) stages_[k]->forward(input_of(k));
-    return stages_.back()->output;
+    output_.resize(layers_.out_features(), x.cols());
+    layers_.forward(input_, output_, workspace_);
+    return output_;
   }
 
   struct Loss {
@@ -141,13 +149,15 @@ class Network {
   /// One step of Adam on a batch, with the rate that each stage takes of `learning_rate`.
   Loss train_step(const Eigen::Ref<const Eigen::MatrixXf>& x, const int* labels, double learning_rate) {
     const Loss loss = gradients(x, labels);
-    for (const auto& stage : stages_) stage->step(learning_rate);
+    for (std::size_t k = 0; k < stages_.size(); ++k)
+      stages_[k].adam.step(parameters(k), gradients(k), stages_[k].options.rate * learning_rate);
     return loss;
   }
 
   /// The mean cross-entropy of a batch, and the gradients in every layer of the loss with smoothed targets.
   Loss gradients(const Eigen::Ref<const Eigen::MatrixXf>& x, const int* labels) {
-    gradient_ = forward(x);
+    forward(x);
+    gradient_ = output_;
     Loss loss;
     loss.correct = count_correct(gradient_, labels);
     const auto batch = static_cast<float>(x.cols());
@@ -155,19 +165,22 @@ class Network {
     for (Index j = 0; j < x.cols(); ++j) gradient_(labels[j], j) += smoothing;
     gradient_.array() -= smoothing / static_cast<float>(gradient_.rows());
     gradient_ /= batch;
-    for (std::size_t k = stages_.size(); k-- > 0;) stages_[k]->backward(input_of(k), gradient_);
+    grad_x_.resize(input_.rows(), input_.cols());
+    layers_.zero_gradients();
+    layers_.backward_again(input_, gradient_, grad_x_, workspace_);
     return loss;
   }
 
   /// The parameters and gradients of stage k.
-  Eigen::Map<Eigen::VectorXf> parameters(std::size_t k) { return stages_.at(k)->parameters(); }
-  Eigen::Map<Eigen::VectorXf> gradients(std::size_t k) { return stages_.at(k)->gradients(); }
+  Eigen::Map<Eigen::VectorXf> parameters(std::size_t k) { return of_stage(k, layers_.parameters()); }
+  Eigen::Map<Eigen::VectorXf> gradients(std::size_t k) { return of_stage(k, layers_.gradients()); }
   std::size_t size() const { return stages_.size(); }
 
-  /// Stage k, which must be an L.
+  /// A copy of the layer of stage k. \throws std::invalid_argument where that is no L or the stage is
+  /// residual.
   template <rotorlin::Layer L>
-  const L& layer(std::size_t k) const {
-    return dynamic_cast<const StageOf<L>&>(*stages_.at(k)).layer;
+  L layer(std::size_t k) const {
+    return layers_.layer<L>(stages_.at(k).part);
   }
 
   /// Share of the images whose class is found.
@@ -182,92 +195,24 @@ class Network {
   }
 
  private:
-  /// A batch of a stage: its columns are groups of features, sample after sample.
-  using Groups = Eigen::Map<const Eigen::MatrixXf>;
-
   struct Stage {
-    explicit Stage(const StageOptions& o) : options(o) {}
-    Stage(const Stage&) = delete;
-    Stage& operator=(const Stage&) = delete;
-    virtual ~Stage() = default;
-    virtual Index in() const = 0;
-    virtual Index out() const = 0;
-    virtual Eigen::Map<Eigen::VectorXf> parameters() = 0;
-    virtual Eigen::Map<Eigen::VectorXf> gradients() = 0;
-    virtual void apply(const Groups& x, Eigen::MatrixXf& y) = 0;
-    virtual void apply_backward(const Groups& x, const Eigen::MatrixXf& g, Eigen::MatrixXf& grad_of_x) = 0;
-
-    void forward(const Groups& x) {
-      normalized.resize(out(), x.cols());
-      apply(x, normalized);
-      if (options.normalize) {
-        inverse_deviation.resize(x.cols());
-        for (Index j = 0; j < x.cols(); ++j) {
-          auto z = normalized.col(j);
-          z.array() -= z.mean();
-          inverse_deviation[j] = 1 / std::sqrt(z.squaredNorm() / static_cast<float>(out()) + 1e-5f);
-          z *= inverse_deviation[j];
-        }
-      }
-      output = normalized;
-      if (options.activate) output = output.cwiseMax(options.slope * output);
-      if (options.residual) output += x;
-    }
-
-    /// `gradient`, of the output, becomes that of x.
-    void backward(const Groups& x, Eigen::MatrixXf& gradient) {
-      grad_y = Groups(gradient.data(), out(), x.cols());
-      if (options.activate) {
-        grad_y = (normalized.array() > 0).select(grad_y, options.slope * grad_y);
-      }
-      if (options.normalize) {
-        for (Index j = 0; j < x.cols(); ++j) {
-          auto g = grad_y.col(j);
-          const auto z = normalized.col(j);
-          const float along = g.dot(z) / static_cast<float>(out());
-          g.array() -= g.mean();
-          g = inverse_deviation[j] * (g - along * z);
-        }
-      }
-      gradients().setZero();
-      grad_x.resize(in(), x.cols());
-      apply_backward(x, grad_y, grad_x);
-      if (options.residual) grad_x += Groups(gradient.data(), out(), x.cols());
-      gradient.swap(grad_x);
-    }
-
-    void step(double learning_rate) { adam.step(parameters(), gradients(), options.rate * learning_rate); }
-
+    std::size_t part;  ///< its first layer
+    rotorlin::ParameterRange range;
     StageOptions options;
     rotorlin::Adam<float> adam;
-    Eigen::MatrixXf normalized, output, grad_y, grad_x;
-    Eigen::VectorXf inverse_deviation;
   };
 
-  template <rotorlin::Layer L>
-  struct StageOf final : Stage {
-    StageOf(L l, const StageOptions& o) : Stage(o), layer(std::move(l)) {}
-    Index in() const override { return layer.in_features(); }
-    Index out() const override { return layer.out_features(); }
-    Eigen::Map<Eigen::VectorXf> parameters() override { return layer.parameters(); }
-    Eigen::Map<Eigen::VectorXf> gradients() override { return layer.gradients(); }
-    void apply(const Groups& x, Eigen::MatrixXf& y) override { layer.forward(x, y, workspace); }
-    void apply_backward(const Groups& x, const Eigen::MatrixXf& g, Eigen::MatrixXf& grad_of_x) override {
-      layer.backward(x, g, grad_of_x, workspace);
-    }
-    L layer;
-    typename L::Workspace workspace;
-  };
-
-  Groups input_of(std::size_t k) const {
-    const Eigen::MatrixXf& features = k > 0 ? stages_[k - 1]->output : input_;
-    return {features.data(), stages_[k]->in(), features.size() / stages_[k]->in()};
+  Eigen::Map<Eigen::VectorXf> of_stage(std::size_t k, Eigen::Map<Eigen::VectorXf> all) const {
+    const rotorlin::ParameterRange range = stages_.at(k).range;
+    return {all.data() + range.offset, range.size};
   }
 
-  Index in_features_, features_;  ///< of the images; after the last stage
+  Index in_features_;  ///< of the images
   std::vector<Index> gathered_;
-  std::vector<std::unique_ptr<Stage>> stages_;
-  Eigen::MatrixXf input_, gradient_;
+  rotorlin::Sequential<float> layers_;
+  std::vector<Stage> stages_;
+  rotorlin::Sequential<float>::Workspace workspace_;
+  Eigen::MatrixXf input_, output_, gradient_, grad_x_;
 };
 
 /// Training on the first `images` of `data`: batches of 128, in a new order each epoch, with a learning rate

@@ -46,13 +46,14 @@ inline std::filesystem::path same_file(const std::filesystem::path& target,
 
 /// Where the links of a path lead: what a write to it would have to replace. Not through /proc, as
 /// /dev/stdout: open files have no name that could be given to another file.
-inline std::filesystem::path resolved(std::filesystem::path path) {
+inline std::filesystem::path resolved(const std::filesystem::path& given) {
+  std::filesystem::path path = given;
   for (int hops = 0;; ++hops) {
     const auto folder = std::filesystem::weakly_canonical(path.has_parent_path() ? path.parent_path() : ".");
     if ((folder / "").string().starts_with("/proc/"))
-      throw std::runtime_error(path.string() + " is an open file, not one with a name that can be written");
+      throw std::runtime_error(given.string() + " is an open file, not one with a name that can be written");
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path))) return path;
-    if (hops == 40) throw std::runtime_error(path.string() + " is a circle of links");
+    if (hops == 40) throw std::runtime_error(given.string() + " is a circle of links");
     path = path.parent_path() / std::filesystem::read_symlink(path);
   }
 }
@@ -113,8 +114,9 @@ inline void write_file(const std::filesystem::path& path, const std::string& con
 class NewFolder {
  public:
   /// \throws std::runtime_error where `target` exists and is not an empty folder, or can't be made.
-  explicit NewFolder(const std::filesystem::path& target) : target_(check(target)), path_(target_) {
-    path_ += "." + std::to_string(::getpid()) + ".tmp";
+  explicit NewFolder(const std::filesystem::path& target)
+      : target_(check(target)),
+        path_(rotorlin::detail::name_beside(target_, "." + std::to_string(::getpid()) + ".tmp")) {
     try {
       if (target_.has_parent_path()) std::filesystem::create_directories(target_.parent_path());
       if (!std::filesystem::create_directory(path_))

@@ -34,9 +34,10 @@ class Spool {
  public:
   using File = std::shared_ptr<const rotorlin::SafetensorsFile>;
 
-  explicit Spool(std::filesystem::path target) : target_(std::move(target)), path_(target_) {
-    path_ += rotorlin::detail::concatenate(".", ::getpid(), ".spool");
-  }
+  explicit Spool(std::filesystem::path target)
+      : target_(std::move(target)),
+        path_(rotorlin::detail::name_beside(
+            target_, rotorlin::detail::concatenate(".", rotorlin::detail::process_number(), ".spool"))) {}
 
   /// From any thread. \throws std::runtime_error, naming the target.
   File keep(const rotorlin::SafetensorsWriter& writer) {

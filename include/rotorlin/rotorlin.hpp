@@ -31,6 +31,7 @@
 #include "rotorlin/core/overlap.hpp"
 #include "rotorlin/core/parallel.hpp"
 #include "rotorlin/core/random.hpp"
+#include "rotorlin/core/self_move.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/text.hpp"
 #include "rotorlin/core/tiled_batch.hpp"

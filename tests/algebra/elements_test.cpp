@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <unsupported/Eigen/AutoDiff>
+#include <utility>
 
 #include "algebra/oracle.hpp"
 #include "rotorlin/algebra/multivector.hpp"
@@ -285,4 +287,30 @@ TEST_CASE("A product in an algebra of null vectors alone") {
   CHECK((r * b) == Multivector<double, 0, 0, 4>(r ^ b));
   CHECK((r * r.even_part()) == (r ^ r).even_part());
   CHECK((Rotor<float, 0, 0, 5>() * Rotor<float, 0, 0, 5>()) == Rotor<float, 0, 0, 5>());
+}
+
+TEST_CASE("Elements that have been moved from say so") {
+  Multivector<double, Dynamic> x(4);
+  x[0] = 2;
+  const Multivector<double, Dynamic> y(std::move(x));
+  CHECK(y[0] == 2);
+  const auto moved = Catch::Contains("Cl(4): its coefficients have been moved to another element");
+  // NOLINTBEGIN(bugprone-use-after-move)
+  CHECK_THROWS_WITH(x * y, moved);
+  CHECK_THROWS_WITH(y + x, moved);
+  CHECK_THROWS_WITH(x.reversed(), moved);
+  CHECK_THROWS_WITH(x.scalar_part(), moved);
+  CHECK_THROWS_WITH(inverse(x), moved);
+  CHECK_FALSE(x == y);
+  x.set_zero();
+  CHECK((x + y) == y);
+
+  Rotor<float, 10> r;
+  const Rotor<float, 10> s(std::move(r));
+  CHECK_THROWS_AS(r.to_rotation_matrix(), std::invalid_argument);
+  CHECK_THROWS_AS(r.normalized(), std::invalid_argument);
+  CHECK_THROWS_AS(r *= 2, std::invalid_argument);
+  // NOLINTEND(bugprone-use-after-move)
+  r = s;
+  CHECK((r * s) == s);
 }

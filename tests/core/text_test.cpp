@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "rotorlin/core/error.hpp"
 #include "rotorlin/core/random.hpp"
+#include "rotorlin/core/types.hpp"
 
 using namespace rotorlin::detail;
 
@@ -44,7 +46,10 @@ TEST_CASE("Numbers survive as text, in any locale") {
   rotorlin::Random random(1);
   for (int i = 0; i < 1000; ++i)
     check_round_trip(std::ldexp(random.uniform(-1, 1), static_cast<int>(random.below(2000)) - 1000));
+  const std::string message =
+      concatenate("in = ", rotorlin::Index{1234567}, ", x = ", 1.5);  // files have such
   std::locale::global(before);
+  CHECK(message == "in = 1234567, x = 1.5");
   CHECK(format_real(1e-5) == "1e-05");
   CHECK(format_real_by_stream(1e-5) == "1e-05");
   CHECK(format_real(0.25) == "0.25");

@@ -2,6 +2,7 @@
 #include "rotorlin/exponential/log.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -90,4 +91,21 @@ TEST_CASE("slerp: constant speed, the short way, the same rotation at the end") 
     const InvariantDecomposition<double> turned(log(~start * middle));
     CHECK(turned.angles().maxCoeff() <= pi / 4 + 1e-12);
   }
+}
+
+TEST_CASE("exp, slerp and sqrt are named in what they throw, in every algebra") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Rotor<double, 6> r6 = exp(0.3 * (Vector<double, 6>::basis(1) ^ Vector<double, 6>::basis(4)));
+  const Rotor<double, 3, 0, 1> motor{1, 0, 0, 1, 0, 0, 0, 0};
+  CHECK_THROWS_WITH(slerp(Rotor<double, 6>(), r6, nan), Contains("slerp: t"));
+  CHECK_THROWS_WITH(slerp(Rotor<double, 3, 0, 1>(), motor, nan), Contains("slerp: t"));
+  const Rotor<double, 1, 1> boost{std::cosh(1.0), std::sinh(1.0)};
+  CHECK_THROWS_WITH(slerp(Rotor<double, 1, 1>(), boost, 1e4), Catch::StartsWith("slerp: overflow"));
+
+  Bivector<float, 6> b;
+  b.coeffs().setConstant(std::numeric_limits<float>::max());
+  CHECK_THROWS_WITH(exp(b), Catch::StartsWith("exp: the angles"));
+  Bivector<float, Dynamic, Dynamic, Dynamic> negative({0, 7, 0});
+  negative.coeffs().setConstant(3e38f);
+  CHECK_THROWS_WITH(exp(negative), Catch::StartsWith("exp: the angles"));
 }

@@ -27,6 +27,16 @@ TEST_CASE("a layer of any type is loaded by what its file says") {
   check(RotorLinear<double>(4, 4));
   check(RotorNetwork<double>(4, 4));
   check(RotorEncoderLinear<double>(16, 16));
+  check(ActivationLayer<double>(5));
+  Sequential<double> model(4);
+  model.add(DenseLinear<double>(4, 3));
+  check(model);
+}
+
+TEST_CASE("what tools/rotorlin_torch.py writes is a layer") {
+  // Trained in PyTorch; loading replays its self-test.
+  const auto layer = load_any<float>(ROTORLIN_GOLDEN_DIR "/../files/from_torch.safetensors");
+  CHECK(std::get<Sequential<float>>(layer).out_features() == 2);
 }
 
 TEST_CASE("a layer of an unknown type is refused with those that are known") {

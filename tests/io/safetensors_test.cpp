@@ -302,6 +302,11 @@ TEST_CASE("a tensor of an unknown type is listed and carried, only its numbers c
   CHECK_THAT(one("F33", "[4611686018427387904,4]"), Contains("overflows"));
 }
 
+TEST_CASE("a type outside of the enumeration is refused") {
+  for (const int number : {-1, 16, 29, 1 << 20})
+    CHECK_THROWS_WITH(DType(static_cast<DType::Known>(number)), Contains("DType: " + std::to_string(number)));
+}
+
 TEST_CASE("fields that other readers skip, and no metadata, are no error") {
   const std::string shape = R"("shape":[1],"data_offsets":[0,1])";
   for (const std::string extra :
@@ -416,6 +421,29 @@ TEST_CASE("a failed write leaves the old file and nothing else, a good one repla
   writer.write(folder / "x");
   CHECK(SafetensorsFile(folder / "x").vector<double>("a") == Eigen::Vector2d(1, 2));
   CHECK(folder.count_files() == 2);
+}
+
+TEST_CASE("a name may be as long as the system has them, and a private file stays private") {
+  const TemporaryFolder folder;
+  SafetensorsWriter writer;
+  writer.add("a", VectorX<float>::Ones(3));
+  const std::string longest(255, 'a');
+  writer.write(folder / longest);
+  writer.write(folder / longest);
+  CHECK(SafetensorsFile(folder / longest).contains("a"));
+  std::string umlauts;
+  for (int i = 0; i < 127; ++i) umlauts += "\xc3\xa4";
+  writer.write(folder / umlauts);
+  CHECK(SafetensorsFile(folder / umlauts).contains("a"));
+  CHECK_THROWS_WITH(writer.write(folder / std::string(256, 'a')), Contains("too long"));
+
+  const auto path = folder / "private";
+  writer.write(path);
+  std::filesystem::permissions(path,
+                               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  writer.write(path);
+  CHECK(std::filesystem::status(path).permissions() ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
 }
 
 TEST_CASE("a file moves, and outlives its name") {

@@ -90,6 +90,20 @@ TEST_CASE("what a workspace knows of the forward pass is not computed again") {
   model.backward_again(x, g, grad_x, workspace);
   CHECK(grad_x == expected);
   CHECK(model.gradients() == other.gradients());
+  Sequential<double>::Workspace copy(workspace);
+  CHECK_THROWS_WITH(model.backward_again(x, g, grad_x, copy), Contains("has not met a forward pass"));
+  const Matrix<double> wide = test::random_matrix<double>(8, 10, 5);
+  CHECK_THROWS_WITH(model.backward_again(wide, test::random_matrix<double>(5, 10, 6), grad_x, workspace),
+                    Contains("10"));
+
+  // The workspace of another sequence serves as well: layers find none of their own type there.
+  Sequential<double> plain(8);
+  for (int k = 0; k < 4; ++k) plain.add(DenseLinear<double>(8, 8));
+  Matrix<double> plain_y(8, 9);
+  plain.forward(x, plain_y, workspace);
+  model.zero_gradients();
+  model.backward(x, g, grad_x, workspace);
+  CHECK(model.gradients() == other.gradients());
 }
 
 TEST_CASE("sequences of any depth are saved, loaded and fitted; what doesn't fit is refused") {

@@ -148,6 +148,15 @@ TEST_CASE("Activations whose squares leave the range are refused where they are 
   CHECK_THROWS_AS(CrossGramAccumulator(2, 2).add(1e160 * Matrix::Ones(2, 3), Matrix::Ones(2, 3)),
                   std::domain_error);
   CHECK(gram.gram() == before);
+  GramAccumulator part(2), other_part(2), growing(2);
+  part.add(Matrix::Constant(2, 1, 9e153));
+  other_part.add(Matrix::Constant(2, 1, 9e153));
+  part.merge(GramAccumulator(2));
+  CHECK_THROWS_WITH(part.merge(other_part),
+                    Catch::StartsWith("GramAccumulator::merge") && Catch::Contains("9e+153"));
+  CHECK(part.count() == 1);
+  growing.add(Matrix::Constant(2, 1, 9e153));
+  CHECK_THROWS_AS(growing.add(Matrix::Constant(2, 1, 6e153)), std::domain_error);  // 1.2e308 by themselves
   GramAccumulator tiny(2);
   tiny.add(1e-170 * Matrix::Ones(2, 3));
   CHECK_THROWS_WITH(tiny.gram(), Catch::Contains("1e-170") && Catch::Contains("expected"));

@@ -26,6 +26,12 @@ struct LayerLaws {
   const Matrix<S> x = random_matrix<S>(in, batch, 1);
   const Matrix<S> target = random_matrix<S>(out, batch, 2);
 
+  void a_layer_moved_to_itself_stays() const {
+    L copy = layer;
+    copy.move_to_itself();
+    CHECK(copy.forward(x) == layer.forward(x));
+  }
+
   void parameters_are_flat_and_copied() const {
     L copy = layer;
     REQUIRE(copy.num_parameters() >= 1);
@@ -346,6 +352,7 @@ void check_laws_of_layer(const ErasedLayer<S>& layer) {
   INFO(layer.type_name() << " " << layer.in_features() << " -> " << layer.out_features());
   const LayerLaws<S> laws{layer};
   laws.parameters_are_flat_and_copied();
+  laws.a_layer_moved_to_itself_stays();
   laws.forward_maps_each_sample();
   laws.gradients_are_exact();
   laws.gradients_accumulate();

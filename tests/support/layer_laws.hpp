@@ -72,6 +72,7 @@ class ErasedLayer {
   Map gradients() { return held_->gradients(); }
   ConstMap parameters() const { return held_->constant_parameters(); }
   void zero_gradients() { held_->zero_gradients(); }
+  void move_to_itself() { held_->move_to_itself(); }
   Matrix<S> forward(const rotorlin::ConstMatrixRef<S>& x) const { return held_->forward(x); }
   void forward(const rotorlin::ConstMatrixRef<S>& x, rotorlin::MatrixRef<S> y, Workspace& workspace) const {
     held_->forward(x, y, workspace);
@@ -108,6 +109,7 @@ class ErasedLayer {
     virtual Map gradients() = 0;
     virtual ConstMap constant_parameters() const = 0;
     virtual void zero_gradients() = 0;
+    virtual void move_to_itself() = 0;
     virtual Matrix<S> forward(const rotorlin::ConstMatrixRef<S>&) const = 0;
     virtual void forward(const rotorlin::ConstMatrixRef<S>&, rotorlin::MatrixRef<S>, Workspace&) const = 0;
     virtual void backward(const rotorlin::ConstMatrixRef<S>&, const rotorlin::ConstMatrixRef<S>&,
@@ -146,6 +148,10 @@ class ErasedLayer {
       return {layer.parameters().data(), layer.parameters().size()};
     }
     void zero_gradients() override { layer.zero_gradients(); }
+    void move_to_itself() override {
+      L& same = layer;
+      layer = std::move(same);
+    }
     Matrix<S> forward(const rotorlin::ConstMatrixRef<S>& x) const override { return layer.forward(x); }
     void forward(const rotorlin::ConstMatrixRef<S>& x, rotorlin::MatrixRef<S> y,
                  Workspace& workspace) const override {

@@ -6,11 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "rotorlin/layers/block_hadamard_linear.hpp"
-#include "rotorlin/layers/dense_linear.hpp"
-#include "rotorlin/layers/low_rank_linear.hpp"
-#include "rotorlin/layers/rotor_linear.hpp"
-#include "rotorlin/layers/rotor_network.hpp"
+#include "rotorlin/layers/any_layer.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 
 using namespace rotorlin;
@@ -55,6 +51,11 @@ TEST_CASE("Layers are run, copied and assigned from by several threads at once")
   share(DenseLinear<float>(12, 10));
   share(LowRankLinear<float>(12, 10, 3));
   share(BlockHadamardLinear<float>(12, 10, 4));
+  share(KroneckerLinear<float>(12, 10));
+  share(RotorEncoderLinear<float>(16, 8, {.rank = 2}));
+  Sequential<float> model(16);
+  model.add(RotorLinear<float>(16, 8)).add(ActivationLayer<float>(8)).add(DenseLinear<float>(8, 4));
+  share(model);
   Matrix<float> atoms(12, 5), coefficients(5, 10);
   Random(2).fill_uniform(atoms, -1, 1);
   Random(3).fill_uniform(coefficients, -1, 1);

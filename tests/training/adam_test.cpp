@@ -62,6 +62,8 @@ TEST_CASE("Adam refuses vectors of another size and impossible options") {
   CHECK_THROWS_WITH(adam.step(p, q, 0.1), Contains("3 x 1") && Contains("2 x 1"));
   adam.step(q, q, 0.1);
   CHECK_THROWS_WITH(adam.step(p, p, 0.1), Contains("3 x 1") && Contains("2 x 1"));
+  CHECK_THROWS_WITH(adam.step(q, q, std::numeric_limits<double>::quiet_NaN()), Contains("rate = nan"));
+  CHECK(q.allFinite());
   CHECK_THROWS_WITH(Adam<double>({.beta1 = 1}), Contains("beta1 = 1"));
   CHECK_THROWS_AS(Adam<double>({.beta2 = -0.1}), std::invalid_argument);
   CHECK_THROWS_AS(Adam<double>({.epsilon = 0}), std::invalid_argument);

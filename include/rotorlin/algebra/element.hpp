@@ -41,7 +41,7 @@ struct ElementStorage {
   static constexpr bool grows_slowly = part == Part::vector || part == Part::bivector;
   static constexpr Index max_size = grows_slowly ? part_size(part, N == Dynamic ? max_dimension : N)
                                     : N == Dynamic || N > max_inline_dimension ? Dynamic
-                                                            : part_size(part, N);
+                                                                               : part_size(part, N);
   static constexpr Index size = N == Dynamic ? Dynamic : max_size;
   using type =
       Eigen::Matrix<Scalar, static_cast<int>(size), 1, Eigen::ColMajor, static_cast<int>(max_size), 1>;
@@ -113,11 +113,14 @@ class Element : public ElementTag {
   constexpr int dimension() const { return signature_.n(); }
   /// Number of coefficients.
   constexpr Index size() const {
-    return static_dimension == Dynamic ? coeffs_.size() : part_size(part, static_dimension);
+    return has_run_time_size ? coeffs_.size() : part_size(part, static_dimension);
   }
 
   /// The coefficients in graded order; their number is fixed by the signature and must be left as it is.
-  const Coefficients& coeffs() const { return coeffs_; }
+  const Coefficients& coeffs() const {
+    check_not_moved();
+    return coeffs_;
+  }
   Coefficients& coeffs() { return coeffs_; }
   const Scalar& operator[](Index i) const { return coeffs_[i]; }
   Scalar& operator[](Index i) { return coeffs_[i]; }
@@ -127,7 +130,7 @@ class Element : public ElementTag {
     if constexpr (part == Part::vector || part == Part::bivector) {
       return Scalar(0);
     } else {
-      return coeffs_[0];
+      return coeffs()[0];
     }
   }
   Vector<Scalar, P, Q, R> vector_part() const { return projected<Vector<Scalar, P, Q, R>>(); }
@@ -156,16 +159,19 @@ class Element : public ElementTag {
   }
 
   /// The blades that the coefficients belong to.
-  constexpr Blades blades() const { return blades_of<part, static_dimension>(dimension()); }
+  constexpr Blades blades() const {
+    check_not_moved();
+    return blades_of<part, static_dimension>(dimension());
+  }
 
-  void set_zero() { coeffs_.setZero(); }
+  void set_zero() { coeffs_.setZero(part_size(part, dimension())); }
   /// Whether no coefficient is NaN or infinite.
   bool all_finite() const { return detail::all_finite(coeffs_); }
 
   /// The same coefficients as another scalar type.
   template <class T>
   Derived_<T, P, Q, R> cast() const {
-    return Derived_<T, P, Q, R>(signature_, coeffs_.template cast<T>());
+    return Derived_<T, P, Q, R>(signature_, coeffs().template cast<T>());
   }
 
   Derived& operator+=(const Element& other) {
@@ -179,11 +185,13 @@ class Element : public ElementTag {
     return derived();
   }
   Derived& operator*=(const Scalar& factor) {
+    check_not_moved();
     const Scalar copy = factor;  // it may be one of the coefficients
     for (Index i = 0; i < size(); ++i) coeffs_[i] *= copy;
     return derived();
   }
   Derived& operator/=(const Scalar& divisor) {
+    check_not_moved();
     const Scalar copy = divisor;
     for (Index i = 0; i < size(); ++i) coeffs_[i] /= copy;
     return derived();
@@ -215,7 +223,7 @@ class Element : public ElementTag {
   /// Euclidean algebra the squared length of the coefficients; elsewhere it can be negative.
   Scalar squared_norm() const {
     if constexpr (SignatureType::is_always_euclidean && std::is_arithmetic_v<Scalar>) {
-      return coeffs_.squaredNorm();
+      return coeffs().squaredNorm();
     }
     const Blades blades = this->blades();
     const unsigned negative = signature_.negative_mask(), null = signature_.null_mask();
@@ -261,7 +269,8 @@ class Element : public ElementTag {
     return true;
   }
   bool operator==(const Element& other) const {
-    return signature_ == other.signature_ && coeffs_ == other.coeffs_;
+    return signature_ == other.signature_ && coeffs_.size() == other.coeffs_.size() &&
+           coeffs_ == other.coeffs_;
   }
 
   /// "1.5 + 2 e12 - e123"; "0" for zero.
@@ -290,6 +299,14 @@ class Element : public ElementTag {
     return first ? out << '0' : out;
   }
 
+  /// Throws std::invalid_argument where the coefficients are on the heap and have been moved to another
+  /// element.
+  constexpr void check_not_moved() const {
+    if constexpr (has_run_time_size) {
+      if (coeffs_.size() == 0 && part_size(part, dimension()) != 0) throw_moved();
+    }
+  }
+
   /// Throws std::invalid_argument, in the name of `who`, where the other operand is of another algebra.
   template <class Other>
   void check_same_algebra(const char* who, const Other& other) const {
@@ -298,6 +315,8 @@ class Element : public ElementTag {
         "rotorlin: both operands must be of the same algebra (the same template arguments P, Q, R)");
     static_assert(std::same_as<Scalar, typename Other::Scalar>,
                   "rotorlin: both operands must have the same scalar type; use cast<T>()");
+    check_not_moved();
+    other.check_not_moved();
     if (!(signature_ == other.signature())) {
       throw_invalid(who, ": operands of ", signature_, " (", size(), " coefficients) and of ",
                     other.signature(), " (", other.size(), " coefficients), expected the same algebra");
@@ -329,6 +348,13 @@ class Element : public ElementTag {
   }
 
  private:
+  static constexpr bool has_run_time_size = Coefficients::SizeAtCompileTime == Dynamic;
+
+  [[noreturn, gnu::noinline, gnu::cold]] void throw_moved() const {
+    throw_invalid("rotorlin element of ", signature_,
+                  ": its coefficients have been moved to another element; assign to it before it is used");
+  }
+
   void check_size(Index given) const {
     const Index expected = part_size(part, dimension());
     if (given != expected) {

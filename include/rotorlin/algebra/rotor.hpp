@@ -116,6 +116,7 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       constexpr Scalar least = std::numeric_limits<Scalar>::min() / std::numeric_limits<Scalar>::epsilon();
       if (detail::is_finite(square) && square >= least) return *this / std::sqrt(square);
     }
+    this->check_not_moved();
     if (!this->all_finite()) {
       detail::throw_domain("Rotor::normalized: rotor of ", this->signature(),
                            " with NaN or infinite coefficients");

@@ -4,13 +4,14 @@
 /// (NaN or Inf where a number is needed), std::runtime_error (files). Their texts are put together here.
 #pragma once
 
-#include "rotorlin/core/config.hpp"
-
 #include <cstddef>
+#include <locale>
 #include <ostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "rotorlin/core/config.hpp"
 
 namespace rotorlin::detail {
 
@@ -30,6 +31,7 @@ MessagePart message_part(const T& part) {
 
 [[gnu::cold]] inline std::string concatenate_parts(const MessagePart* parts, std::size_t count) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // what stands in files is no matter of the user's language
   for (std::size_t i = 0; i < count; ++i) parts[i].write(text, parts[i].value);
   return text.str();
 }

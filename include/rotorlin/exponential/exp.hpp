@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
+#include <stdexcept>
 #include <type_traits>
 
 #include "rotorlin/algebra/bivector.hpp"
@@ -17,6 +18,7 @@
 #include "rotorlin/algebra/rotor.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/core/simd.hpp"
 #include "rotorlin/exponential/closed_exp.hpp"
 #include "rotorlin/exponential/invariant_decomposition.hpp"
 
@@ -128,9 +130,9 @@ void with_small_algebra(const Element& x, F&& f) {
   }
 }
 
-/// exp(b) for n <= 5.
+/// exp(b) for n <= 5, for the function `who`.
 template <class Scalar, int P, int Q, int R>
-void exp_in_closed_form(const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, R>& r) {
+void exp_in_closed_form(const char* who, const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, R>& r) {
   with_small_algebra(b, [&]<int N, class Algebra, class Wide>(const SmallAlgebra<N, Algebra, Wide>& algebra) {
     typename SmallAlgebra<N, Algebra, Wide>::Bivector plane;
     for (std::size_t i = 0; i < plane.size(); ++i) plane[i] = static_cast<Wide>(b[static_cast<Index>(i)]);
@@ -140,10 +142,10 @@ void exp_in_closed_form(const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, 
     good = good && is_within<Scalar>(rotor);
     if (!good) {
       if (!b.all_finite()) {
-        throw_domain("exp: the bivector of ", b.signature(), " has coefficients that are NaN or infinite");
+        throw_domain(who, ": the bivector of ", b.signature(), " has coefficients that are NaN or infinite");
       }
       if (!closed_exp_of_any_length(algebra, plane, rotor.data()) || !is_within<Scalar>(rotor)) {
-        throw_domain("exp: overflow in ", b.signature(), ", the largest coefficient of the bivector is ",
+        throw_domain(who, ": overflow in ", b.signature(), ", the largest coefficient of the bivector is ",
                      b.coeffs().cwiseAbs().maxCoeff());
       }
     }
@@ -154,57 +156,52 @@ void exp_in_closed_form(const Bivector<Scalar, P, Q, R>& b, Rotor<Scalar, P, Q, 
 /// exp(b) for n >= 6: by the planes of a Euclidean bivector (of a Cl(0, n), too, whose even elements are
 /// those of Cl(n) with e_ij for -e_ij), elsewhere by squaring.
 template <class Scalar, int P, int Q, int R>
-Rotor<Scalar, P, Q, R> exp_by_planes(const Bivector<Scalar, P, Q, R>& b) {
+Rotor<Scalar, P, Q, R> exp_by_planes(const char* who, const Bivector<Scalar, P, Q, R>& b) {
   if (!b.all_finite()) {
-    throw_domain("exp: the bivector of ", b.signature(), " has coefficients that are NaN or infinite");
+    throw_domain(who, ": the bivector of ", b.signature(), " has coefficients that are NaN or infinite");
   }
   const Signature<P, Q, R> algebra = b.signature();
   constexpr int n = decomposition_dimension<P, Q, R>;
-  if (algebra.is_euclidean()) {
-    const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), b.coeffs()));
-    return {algebra, planes.rotor().coeffs()};
-  }
-  if (algebra.p() == 0 && algebra.r() == 0) {
-    const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), -b.coeffs()));
-    return with_flipped_planes(Rotor<Scalar, P, Q, R>(algebra, planes.rotor().coeffs()));
-  }
+  const auto euclidean = [&](const auto& coeffs) {
+    try {
+      const InvariantDecomposition<Scalar, n> planes(Bivector<Scalar, n>(b.dimension(), coeffs));
+      return Rotor<Scalar, P, Q, R>(algebra, planes.rotor().coeffs());
+    } catch (const std::domain_error&) {
+      throw_domain(who, ": the angles of the bivector of ", algebra, " overflow, its largest coefficient is ",
+                   b.coeffs().cwiseAbs().maxCoeff());
+    }
+  };
+  if (algebra.is_euclidean()) return euclidean(b.coeffs());
+  if (algebra.p() == 0 && algebra.r() == 0) return with_flipped_planes(euclidean(-b.coeffs()));
   Scalar sum(0);
   for (Index i = 0; i < b.size(); ++i) sum += std::abs(b[i]);
   if (!(sum * std::numeric_limits<Scalar>::epsilon() < Scalar(0.01))) {
-    throw_domain("exp: the coefficients of the bivector of ", algebra, " sum to ", sum,
+    throw_domain(who, ": the coefficients of the bivector of ", algebra, " sum to ", sum,
                  " in magnitude, and rounding would leave nothing of the angles; expected less than ",
                  Scalar(0.01) / std::numeric_limits<Scalar>::epsilon());
   }
   const Rotor<Scalar, P, Q, R> r = exp_by_squaring(b, true);
   if (!r.all_finite()) {
-    throw_domain("exp: overflow in ", algebra, ", the coefficients of the bivector sum to ", sum,
+    throw_domain(who, ": overflow in ", algebra, ", the coefficients of the bivector sum to ", sum,
                  " in magnitude");
   }
   return r;
 }
 
-}  // namespace detail
-
-/// exp(b). Up to five dimensions in closed form, in any signature (closed_exp.hpp); Cl(n) and Cl(0, n) of
-/// more by the exact invariant decomposition: accurate to rounding times max(1, |b|) at any |b|. Other
-/// signatures of six or more dimensions, and other scalars (Eigen's AutoDiffScalar), by scaling and squaring,
-/// with an error that grows with |b|. No allocation in static algebras of up to five dimensions. \throws
-/// std::domain_error where a coefficient is NaN or infinite, and where the result overflows (cosh and sinh
-/// do), or would be nothing but rounding.
+/// exp(b) for the function `who`.
 template <class Scalar, int P, int Q, int R>
-Rotor<Scalar, P, Q, R> exp(const Bivector<Scalar, P, Q, R>& b) {
+ROTORLIN_INLINE Rotor<Scalar, P, Q, R> exp_of(const char* who, const Bivector<Scalar, P, Q, R>& b) {
   constexpr int n = Signature<P, Q, R>::static_dimension;
   if constexpr (!std::floating_point<Scalar>) {
     if (!b.all_finite()) {
-      detail::throw_domain("exp: the bivector of ", b.signature(),
-                           " has coefficients that are NaN or infinite");
+      throw_domain(who, ": the bivector of ", b.signature(), " has coefficients that are NaN or infinite");
     }
-    return detail::exp_by_squaring(b);
+    return exp_by_squaring(b);
   } else {
     if constexpr (Signature<P, Q, R>::is_always_euclidean && (n == 2 || n == 3)) {
       Scalar square(0);
       for (Index i = 0; i < b.size(); ++i) square += b[i] * b[i];
-      if (detail::is_finite(square) && square > Scalar(0)) {
+      if (is_finite(square) && square > Scalar(0)) {
         const Scalar angle = std::sqrt(square), inverse = Scalar(1) / angle;
         const Scalar cosine = std::cos(angle), factor = std::sin(angle) * inverse;
         if constexpr (n == 2) {
@@ -217,16 +214,29 @@ Rotor<Scalar, P, Q, R> exp(const Bivector<Scalar, P, Q, R>& b) {
     if constexpr (n == Dynamic || n <= 5) {
       if (n != Dynamic || b.dimension() <= 5) {
         Rotor<Scalar, P, Q, R> r(b.signature());
-        detail::exp_in_closed_form(b, r);
+        exp_in_closed_form(who, b, r);
         return r;
       }
     }
     if constexpr (n == Dynamic || n > 5) {
-      return detail::exp_by_planes(b);
+      return exp_by_planes(who, b);
     } else {
       return {};  // not reached
     }
   }
+}
+
+}  // namespace detail
+
+/// exp(b). Up to five dimensions in closed form, in any signature (closed_exp.hpp); Cl(n) and Cl(0, n) of
+/// more by the exact invariant decomposition: accurate to rounding times max(1, |b|) at any |b|. Other
+/// signatures of six or more dimensions, and other scalars (Eigen's AutoDiffScalar), by scaling and squaring,
+/// with an error that grows with |b|. No allocation in static algebras of up to five dimensions. \throws
+/// std::domain_error where a coefficient is NaN or infinite, and where the result overflows (cosh and sinh
+/// do), or would be nothing but rounding.
+template <class Scalar, int P, int Q, int R>
+Rotor<Scalar, P, Q, R> exp(const Bivector<Scalar, P, Q, R>& b) {
+  return detail::exp_of("exp", b);
 }
 
 }  // namespace rotorlin

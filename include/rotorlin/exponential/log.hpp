@@ -248,6 +248,7 @@ ROTORLIN_INLINE Scalar sine_of_turn(const char* who, const Rotor<Scalar, N>& r) 
 template <std::floating_point Scalar, int P, int Q, int R>
 Bivector<Scalar, P, Q, R> log_of(const char* who, const Rotor<Scalar, P, Q, R>& r, bool shortest) {
   constexpr int n = Signature<P, Q, R>::static_dimension;
+  r.check_not_moved();
   if constexpr (n == Dynamic || n <= 5) {
     if (n != Dynamic || r.dimension() <= 5)
       return log_in_closed_form(who, shortest && r[0] < Scalar(0) ? -r : r);
@@ -309,14 +310,15 @@ Rotor<Scalar, P, Q, R> slerp(const Rotor<Scalar, P, Q, R>& start, const Rotor<Sc
     return start * (turned_cosine - of_end * std::abs(difference[0])) +
            end * std::copysign(of_end, of_end * difference[0]);
   } else {
-    return start * exp(detail::log_of("slerp", difference, true) * t);
+    if (!detail::is_finite(t)) detail::throw_domain("slerp: t = ", t, ", expected a number");
+    return start * detail::exp_of("slerp", detail::log_of("slerp", difference, true) * t);
   }
 }
 
 /// The square root exp(log(r)/2), half the motion. \throws as `log` does.
 template <std::floating_point Scalar, int P, int Q, int R>
 Rotor<Scalar, P, Q, R> sqrt(const Rotor<Scalar, P, Q, R>& r) {
-  return exp(detail::log_of("sqrt", r, false) / Scalar(2));
+  return detail::exp_of("sqrt", detail::log_of("sqrt", r, false) / Scalar(2));
 }
 
 }  // namespace rotorlin

@@ -23,11 +23,32 @@ namespace rotorlin {
 /// read. Converts to the enumerators, so that `switch` works on it.
 class DType {
  public:
-  enum Known { f64, f32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, boolean, f8_e4m3, f8_e5m2, other };
+  enum Known : int {
+    f64,
+    f32,
+    f16,
+    bf16,
+    i64,
+    i32,
+    i16,
+    i8,
+    u64,
+    u32,
+    u16,
+    u8,
+    boolean,
+    f8_e4m3,
+    f8_e5m2,
+    other
+  };
 
   // NOLINTNEXTLINE(google-explicit-constructor): an enumerator is a DType
   DType(Known known) : known_(known) {
     if (known == other) detail::throw_invalid("DType: 'other' needs a name");
+    if (known < f64 || known > other) {
+      detail::throw_invalid("DType: ", static_cast<int>(known),
+                            ", expected one of the enumeration DType::Known");
+    }
   }
   /// By the name that files use: "F32", "BF16", "F4". std::invalid_argument when it is empty.
   explicit DType(std::string name);
@@ -80,8 +101,8 @@ inline DType::DType(std::string name) : known_(other) {
 inline std::string DType::name() const { return known_ == other ? name_ : detail::dtype_facts[known_].name; }
 
 inline unsigned DType::bits() const {
-  const auto* facts =
-      known_ == other ? detail::find_dtype(name_) : std::begin(detail::dtype_facts) + std::size_t{known_};
+  const auto* facts = known_ == other ? detail::find_dtype(name_)
+                                      : std::begin(detail::dtype_facts) + static_cast<std::size_t>(known_);
   return facts == std::end(detail::dtype_facts) ? 0 : facts->bits;
 }
 

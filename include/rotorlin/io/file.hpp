@@ -170,6 +170,22 @@ class MappedFile {
 
 #endif
 
+/// A name in the folder of `target` that begins as its own does, as far as the 255 units of a file's name go.
+inline std::filesystem::path name_beside(const std::filesystem::path& target, const std::string& ending) {
+  constexpr std::size_t longest = 255;
+  auto name = target.filename().native();
+  if (name.size() + ending.size() > longest) {
+    std::size_t size = ending.size() < longest ? longest - ending.size() : 0;
+    const auto continues = [&] { return (static_cast<unsigned>(name[size]) & 0xc0u) == 0x80u; };
+    while (sizeof(name[0]) == 1 && size > 0 && continues()) --size;  // no half of a UTF-8 character
+    name.resize(size);
+  }
+  std::filesystem::path path = target;
+  path.replace_filename(name);
+  path += ending;
+  return path;
+}
+
 /// A new file beside `target` that takes its place at `commit()`, and vanishes otherwise. Only a regular file
 /// is ever replaced; a symbolic link stays, and what it points to is replaced. std::runtime_error, naming the
 /// target and beginning with `who`.
@@ -181,6 +197,11 @@ class AtomicFile {
         path_(unused_name(target_)),
         file_(std::in_place, path_) {
     if (!*file_) fail("cannot create", errno);
+    // what only its owner may read stays so
+    std::error_code ignored;
+    const auto replaced = std::filesystem::status(target_, ignored);
+    if (std::filesystem::exists(replaced))
+      std::filesystem::permissions(path_, replaced.permissions(), ignored);
   }
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -222,8 +243,7 @@ class AtomicFile {
   static std::filesystem::path unused_name(const std::filesystem::path& target) {
     static std::atomic<unsigned> counter{0};
     for (;;) {
-      auto path = target;
-      path += concatenate(".", process_number(), "-", counter++, ".tmp");
+      auto path = name_beside(target, concatenate(".", process_number(), "-", counter++, ".tmp"));
       std::error_code ignored;
       if (!std::filesystem::exists(path, ignored)) return path;
     }

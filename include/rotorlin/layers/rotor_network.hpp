@@ -27,6 +27,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
+#include "rotorlin/core/self_move.hpp"
 #include "rotorlin/core/tiled_batch.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/activation.hpp"
@@ -211,7 +212,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   }
 
   detail::RotorNetworkShape<S> shape_;
-  std::vector<Permutation> permutations_;
+  detail::KeptOnSelfMove<std::vector<Permutation>> permutations_;
   mutable detail::Cached<S, Weights> weights_;
 };
 

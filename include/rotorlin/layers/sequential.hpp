@@ -20,6 +20,7 @@
 
 #include "rotorlin/core/cached.hpp"
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/core/self_move.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -109,8 +110,19 @@ class Sequential {
   static constexpr Index least_parameters = 0;
   using Scalar = S;
 
-  /// Scratch memory, and what `backward_again` needs of a forward pass.
+  /// Scratch memory, and what `backward_again` needs of a forward pass. A copy is empty.
   class Workspace {
+   public:
+    Workspace() = default;
+    Workspace(const Workspace&) {}
+    Workspace(Workspace&&) = default;
+    Workspace& operator=(Workspace other) {
+      of_parts_ = std::move(other.of_parts_);
+      values_ = std::move(other.values_);
+      return *this;
+    }
+
+   private:
     friend class Sequential;
     std::vector<std::unique_ptr<typename Part::Workspace>> of_parts_;
     std::vector<VectorX<S>> values_;  ///< the input of every layer but the first, the output of the last
@@ -244,8 +256,8 @@ class Sequential {
 
   Index in_, out_;
   bool adds_input_ = false;
-  std::vector<std::shared_ptr<const Part>> parts_;  ///< as they were added
-  std::vector<Index> offsets_ = {0};
+  detail::KeptOnSelfMove<std::vector<std::shared_ptr<const Part>>> parts_;  ///< as they were added
+  detail::KeptOnSelfMove<std::vector<Index>> offsets_ = std::vector<Index>{0};
   VectorX<S> parameters_, gradients_;
   mutable detail::Cached<S, Parts> working_;
 };
@@ -296,7 +308,13 @@ void Sequential<S>::backward_again(const ConstMatrixRef<S>& x, const ConstMatrix
                                    MatrixRef<S> grad_x, Workspace& workspace) {
   check_layers("backward_again");
   detail::check_backward(*this, x, grad_y, grad_x);
-  if (workspace.values_.size() != parts_.size() || workspace.values_.back().size() < out_ * x.cols()) {
+  bool met = workspace.values_.size() == parts_.size();
+  Index features = in_;
+  for (std::size_t k = 0; met && k < parts_.size(); ++k) {
+    features = features / parts_[k]->in() * parts_[k]->out();
+    met = workspace.values_[k].size() >= features * x.cols();
+  }
+  if (!met) {
     detail::throw_invalid(type_name, "::backward_again: this workspace has not met a forward pass of ",
                           x.cols(), " samples, expected one of the same x just before");
   }
@@ -315,6 +333,7 @@ void Sequential<S>::run_backward(const ConstMatrixRef<S>& x, const ConstMatrixRe
     features = features / out * in;
     const Columns of_output(workspace.grad_[current].data(), out, groups);
     Columns of_input = detail::scratch(workspace.grad_[1 - current], in, groups);
+    layers[k]->prepare(workspace.of_parts_[k]);
     layers[k]->gradients().setZero();
     if (k > 0) {
       const Eigen::Map<const Matrix<S>> input(workspace.values_[k - 1].data(), in, groups);

@@ -29,6 +29,7 @@
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/overlap.hpp"
+#include "rotorlin/core/self_move.hpp"
 #include "rotorlin/core/simd.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/detail/sample_block.hpp"
@@ -504,8 +505,8 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   Shape shape_;  // of C
   CoefficientStorage storage_;
   DictionarySide side_;
-  ColumnPattern pattern_;
-  detail::PatternPlan plan_;
+  detail::KeptOnSelfMove<ColumnPattern> pattern_;
+  detail::KeptOnSelfMove<detail::PatternPlan> plan_;
 };
 
 /// One of several layers, which may share dictionaries.

@@ -32,21 +32,26 @@ void check_samples(const char* who, const ConstMatrixRef<S>& x, Index features) 
   if (!all_finite(x)) throw_domain(who, ": the batch of ", x.cols(), " samples has NaN or infinite entries");
 }
 
-/// The largest |x_ij|, of finite samples; their squares and the sum of all of them must be so, too.
-template <class S>
-double checked_magnitude(const char* who, const ConstMatrixRef<S>& x, std::int64_t samples) {
-  double largest = 0;
-  for (Index j = 0; j < x.cols(); ++j) {
-    for (Index i = 0; i < x.rows(); ++i) {
-      largest = std::max(largest, std::abs(static_cast<double>(x(i, j))));
-    }
-  }
+/// Refuses magnitudes up to `largest` whose squares, or the sum of those of all `samples`, would not be
+/// finite.
+inline void check_magnitude(const char* who, double largest, std::int64_t samples) {
   const double most = std::sqrt(std::numeric_limits<double>::max() / (2 * static_cast<double>(samples)));
   if (!(largest < most)) {
     throw_domain(who, ": an activation has the magnitude ", largest, ", and the sum of ", samples,
                  " squares exceeds the range of double; expected magnitudes below ", most,
                  ": scale the activations, errors and dictionaries don't depend on it");
   }
+}
+/// The largest |x_ij|, of finite samples and of those `before`.
+template <class S>
+double checked_magnitude(const char* who, const ConstMatrixRef<S>& x, std::int64_t samples, double before) {
+  double largest = before;
+  for (Index j = 0; j < x.cols(); ++j) {
+    for (Index i = 0; i < x.rows(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(x(i, j))));
+    }
+  }
+  check_magnitude(who, largest, samples);
   return largest;
 }
 
@@ -80,7 +85,7 @@ class GramAccumulator {
     constexpr const char* who = "GramAccumulator::add";
     const ConstMatrixRef<S> x(samples.derived());
     detail::check_samples<S>(who, x, features());
-    const double largest = detail::checked_magnitude<S>(who, x, count_ + x.cols());
+    const double largest = detail::checked_magnitude<S>(who, x, count_ + x.cols(), largest_);
     Matrix<double> block;
     for (Index first = 0; first < x.cols(); first += detail::gram_block) {
       detail::copy_columns<S>(x, first, std::min(detail::gram_block, x.cols() - first), block);
@@ -88,19 +93,21 @@ class GramAccumulator {
       for (Index j = 0; j < block.cols(); ++j) sum_ += block.col(j);
     }
     count_ += x.cols();
-    largest_ = std::max(largest_, largest);
+    largest_ = largest;
   }
 
   /// Adds the samples of another part of the stream. \throws std::invalid_argument on another number of
-  /// features.
+  /// features, std::domain_error where the sum of squares overflows.
   void merge(const GramAccumulator& other) {
     if (other.features() != features()) {
       detail::throw_invalid("GramAccumulator::merge: ", other.features(), " features, expected ", features());
     }
+    const double largest = std::max(largest_, other.largest_);
+    detail::check_magnitude("GramAccumulator::merge", largest, count_ + other.count_);
     products_ += other.products_;
     sum_ += other.sum_;
     count_ += other.count_;
-    largest_ = std::max(largest_, other.largest_);
+    largest_ = largest;
   }
 
   Index features() const { return sum_.size(); }
@@ -163,8 +170,8 @@ class CrossGramAccumulator {
     }
     detail::check_samples<S>(who, x, products_.rows());
     detail::check_samples<U>(who, z, products_.cols());
-    detail::checked_magnitude<S>(who, x, count_ + x.cols());
-    detail::checked_magnitude<U>(who, z, count_ + z.cols());
+    const double largest_x = detail::checked_magnitude<S>(who, x, count_ + x.cols(), largest_x_);
+    const double largest_z = detail::checked_magnitude<U>(who, z, count_ + z.cols(), largest_z_);
     Matrix<double> left, right;
     for (Index first = 0; first < x.cols(); first += detail::gram_block) {
       const Index columns = std::min(detail::gram_block, x.cols() - first);
@@ -173,6 +180,8 @@ class CrossGramAccumulator {
       linalg::gemm<double>(1, left, linalg::Op::plain, right, linalg::Op::transposed, 1, products_);
     }
     count_ += x.cols();
+    largest_x_ = largest_x;
+    largest_z_ = largest_z;
   }
 
   std::int64_t count() const { return count_; }
@@ -186,6 +195,7 @@ class CrossGramAccumulator {
  private:
   Matrix<double> products_;
   std::int64_t count_ = 0;
+  double largest_x_ = 0, largest_z_ = 0;
 };
 
 }  // namespace rotorlin

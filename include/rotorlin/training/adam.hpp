@@ -40,7 +40,9 @@ class Adam {
   }
 
   /// One step. The first one fixes the number of parameters and allocates, later ones do not.
+  /// std::invalid_argument on another number of parameters, and unless the rate is a number.
   void step(VectorRef<S> parameters, const ConstVectorRef<S>& gradients, double rate) {
+    if (!detail::is_finite(rate)) detail::throw_invalid("Adam::step: rate = ", rate, ", expected a number");
     if (steps_ == 0) {
       mean_.setZero(parameters.size());
       square_.setZero(parameters.size());

@@ -13,11 +13,7 @@
 #include "common/llama.hpp"
 #include "rotorlin/files/serialization.hpp"
 #include "rotorlin/files/shared_dictionary_file.hpp"
-#include "rotorlin/layers/block_hadamard_linear.hpp"
-#include "rotorlin/layers/dense_linear.hpp"
-#include "rotorlin/layers/low_rank_linear.hpp"
-#include "rotorlin/layers/rotor_linear.hpp"
-#include "rotorlin/layers/rotor_network.hpp"
+#include "rotorlin/layers/any_layer.hpp"
 
 namespace fs = std::filesystem;
 using namespace rotorlin;
@@ -71,7 +67,15 @@ void make_layers() {
   put_layer("dense", DenseLinear<float>(2, 3));
   put_layer("low_rank", LowRankLinear<double>(3, 2, 1));
   put_layer("block_hadamard", BlockHadamardLinear<float>(3, 4, 2));
+  put_layer("kronecker", KroneckerLinear<float>(4, 6, {.terms = 2}));
   put_layer("rotor", RotorLinear<float>(4, 4));
+  put_layer("rotor_encoder", RotorEncoderLinear<float>(8, 4, {.rank = 2}));
+  Sequential<float> block(4), model(8);
+  block.add(RotorLinear<float>(4, 4))
+      .add(ActivationLayer<float>(4, {.activation = Activation::prelu}))
+      .add_input();
+  model.add(block).add(ActivationLayer<float>(8, {.normalize = true})).add(DenseLinear<float>(8, 2));
+  put_layer("sequential", model);
   put_layer("rotor_chunks", RotorLinear<float>(6, 4, {.chunk = 2, .width = 2, .single_rotor = true}));
   put_layer("network", RotorNetwork<float>(4, 4, {.hidden = 4, .depth = 1, .width = 2}));
   put_layer("network_plain", RotorNetwork<float>(4, 4, {.hidden = 2, .depth = 0, .use_permutations = false}));
