@@ -6,3 +6,7 @@
 namespace rotorlin::detail {
 ROTORLIN_INSTANTIATE_IO()
 }
+
+namespace rotorlin {
+ROTORLIN_INSTANTIATE_SAFETENSORS()
+}

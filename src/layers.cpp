@@ -3,6 +3,11 @@
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 
 namespace rotorlin {
+namespace detail {
+template void match_bias<float>(LayerRef<float>&, const ConstVectorRef<float>&, const ConstVectorRef<float>&);
+template void match_bias<double>(LayerRef<double>&, const ConstVectorRef<double>&,
+                                 const ConstVectorRef<double>&);
+}  // namespace detail
 template class ActivationLayer<float>;
 template class ActivationLayer<double>;
 template class BlockHadamardLinear<float>;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "rotorlin/training/adam.hpp"
+#include "rotorlin/training/detail/layer_fits.hpp"
 #include "rotorlin/training/instances.hpp"
 
 namespace rotorlin {

@@ -22,6 +22,7 @@
 #include "rotorlin/io/npy.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
+#include "rotorlin/training/detail/gram_samples.hpp"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "rotorlin/layers/low_rank_linear.hpp"
 #include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"
+#include "rotorlin/training/detail/gram_samples.hpp"
 #include "rotorlin/training/fit.hpp"
 
 using namespace rotorlin;

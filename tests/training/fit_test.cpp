@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "rotorlin/training/fit.hpp"
+#include "rotorlin/training/schedule.hpp"
 
 #include <catch2/catch.hpp>
 

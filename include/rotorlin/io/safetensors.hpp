@@ -163,63 +163,14 @@ class SafetensorsFile {
          parts...);
   }
 
-  void open() {
-    detail::require_little_endian("SafetensorsFile");
-    std::uint64_t header_size = 0;
-    if (bytes_.size() < sizeof header_size) {
-      fail("is ", bytes_.size(), " bytes long; at least 8, the length of the header, are needed");
-    }
-    std::memcpy(&header_size, bytes_.data(), sizeof header_size);
-    if (header_size > max_header_size) {
-      fail("offset 0: the header's length ", header_size, " exceeds the limit of ", max_header_size,
-           " bytes");
-    }
-    if (header_size > bytes_.size() - sizeof header_size) {
-      fail("offset 0: the header's length ", header_size, " goes beyond the end of the file at ",
-           bytes_.size(), " bytes");
-    }
-    const auto length = static_cast<std::size_t>(header_size);
-    values_ = bytes_.subspan(sizeof header_size + length);
-    try {
-      detail::SafetensorsHeader header = detail::read_safetensors_header(
-          {reinterpret_cast<const char*>(bytes_.data()) + sizeof header_size, length}, values_.size());
-      metadata_ = std::move(header.metadata);
-      tensors_ = std::move(header.tensors);
-    } catch (const std::runtime_error& error) {
-      fail(error.what());
-    }
-    check_tiling();
-    index_names();
-  }
+  template <class = void>
+  void open();
 
-  void check_tiling() {
-    std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
-      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-    });
-    std::size_t end = 0;
-    for (const TensorInfo& tensor : tensors_) {
-      if (tensor.begin < end)
-        fail_at(tensor, "overlaps the one before, which ends ", end - tensor.begin, " bytes later");
-      if (tensor.begin > end) fail_at(tensor, "comes after a hole of ", tensor.begin - end, " bytes");
-      end = tensor.end;
-    }
-    if (end != values_.size()) {
-      fail("offset ", bytes_.size() - values_.size() + end, ": ", values_.size() - end,
-           " bytes belong to no tensor");
-    }
-  }
+  template <class = void>
+  void check_tiling();
 
-  void index_names() {
-    by_name_.resize(tensors_.size());
-    std::iota(by_name_.begin(), by_name_.end(), std::size_t{0});
-    std::sort(by_name_.begin(), by_name_.end(),
-              [&](std::size_t a, std::size_t b) { return tensors_[a].name < tensors_[b].name; });
-    const auto twice = std::adjacent_find(
-        by_name_.begin(), by_name_.end(),
-        [&](std::size_t a, std::size_t b) { return tensors_[a].name == tensors_[b].name; });
-    if (twice != by_name_.end())
-      fail("offset 8: the header is not valid: key '", tensors_[*twice].name, "' stands twice");
-  }
+  template <class = void>
+  void index_names();
 
   /// nullptr where there is none of that name.
   const TensorInfo* find(const std::string& name) const {
@@ -298,24 +249,12 @@ class SafetensorsWriter {
   }
 
   /// std::runtime_error when the file cannot be written, std::invalid_argument when a name is not UTF-8.
-  void write(const std::filesystem::path& path) const {
-    const auto order = aligned_order();
-    const std::string header = make_header(order);
-    detail::AtomicFile file(path, "SafetensorsWriter");
-    file.write(std::as_bytes(std::span(header)));
-    for (const Entry* entry : order) file.write(entry->bytes());
-    file.commit();
-  }
+  template <class = void>
+  void write(const std::filesystem::path& path) const;
 
   /// What `write` would write.
-  std::vector<std::byte> bytes() const {
-    const auto order = aligned_order();
-    const std::string header = make_header(order);
-    const auto text = std::as_bytes(std::span(header));
-    std::vector<std::byte> all(text.begin(), text.end());
-    for (const Entry* entry : order) all.insert(all.end(), entry->bytes().begin(), entry->bytes().end());
-    return all;
-  }
+  template <class = void>
+  std::vector<std::byte> bytes() const;
 
  private:
   struct Entry {
@@ -326,45 +265,16 @@ class SafetensorsWriter {
   };
 
   /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
-  void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes) {
-    detail::require_little_endian("SafetensorsWriter");
-    if (const std::string why = detail::size_mismatch(dtype, shape, bytes); !why.empty())
-      detail::throw_invalid("SafetensorsWriter: tensor '", name, "': ", why, ", given ", bytes, " bytes");
-    if (name == "__metadata__" || !names_.insert(name).second) {
-      detail::throw_invalid("SafetensorsWriter: the name '", name, "' is taken");
-    }
-  }
+  template <class = void>
+  void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes);
 
   /// Wide types first: every tensor is then aligned for its type.
-  std::vector<const Entry*> aligned_order() const {
-    std::vector<const Entry*> order;
-    for (const Entry& entry : entries_) order.push_back(&entry);
-    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-      return size_of(a->info.dtype) > size_of(b->info.dtype);
-    });
-    return order;
-  }
+  template <class = void>
+  std::vector<const Entry*> aligned_order() const;
 
   /// With its length before it.
-  std::string make_header(const std::vector<const Entry*>& order) const {
-    detail::SafetensorsHeader header{metadata_, {}};
-    std::size_t offset = 0;
-    for (const Entry* entry : order) {
-      header.tensors.push_back(entry->info);
-      header.tensors.back().begin = offset;
-      header.tensors.back().end = offset += entry->bytes().size();
-    }
-    std::string text = detail::safetensors_header_text(header);
-    text.append((8 - text.size() % 8) % 8, ' ');
-    const std::uint64_t size = text.size();
-    if (size > SafetensorsFile::max_header_size) {
-      detail::throw_invalid("SafetensorsWriter: the header would be ", size, " bytes long, the limit is ",
-                            SafetensorsFile::max_header_size);
-    }
-    std::string length(sizeof size, '\0');
-    std::memcpy(length.data(), &size, sizeof size);
-    return length + text;
-  }
+  template <class = void>
+  std::string make_header(const std::vector<const Entry*>& order) const;
 
   std::map<std::string, std::string> metadata_;
   std::set<std::string> names_;

@@ -308,21 +308,7 @@ T option(const Description& description, const std::string& key) {
 /// in a layer that scales its bias by zero, that output stays as it is. std::invalid_argument without a bias.
 template <LinearLayer L>
 void match_bias(L& layer, const ConstVectorRef<typename L::Scalar>& x,
-                const ConstVectorRef<typename L::Scalar>& y) {
-  using Vector = VectorX<typename L::Scalar>;
-  if (layer.bias().size() != layer.out_features())
-    detail::throw_invalid(L::type_name, "::match_bias: the layer has no bias");
-  detail::check_shape(layer, "match_bias", "x", x, layer.in_features(), 1);
-  detail::check_shape(layer, "match_bias", "y", y, layer.out_features(), 1);
-  if (!detail::all_finite(x) || !detail::all_finite(y))
-    detail::throw_domain(L::type_name, "::match_bias: x or y has NaN or infinite entries");
-  const Vector input = x, wanted = y;  // either may be a part of the layer, which changes now
-  layer.bias().setOnes();
-  const Vector scale = layer.forward(Vector::Zero(layer.in_features()));
-  layer.bias().setZero();
-  const Vector missing = wanted - layer.forward(input).col(0);
-  layer.bias() = (scale.array() != 0).select(missing.array() / scale.array(), 0);
-}
+                const ConstVectorRef<typename L::Scalar>& y);  // detail/layer_ref.hpp
 
 /// What most layers share: sizes, flat parameters and gradients with the bias (if any) last, and the
 /// convenient `forward(x)`. `class MyLayer : public LayerBase<MyLayer<S>, S>` with `using Base::forward;`.
@@ -382,3 +368,5 @@ class LayerBase {
 #else
 #define ROTORLIN_COMPILED_LAYER(L)
 #endif
+
+#include "rotorlin/layers/detail/layer_ref.hpp"

@@ -74,4 +74,9 @@ class Adam {
   double beta1_power_ = 1, beta2_power_ = 1;
 };
 
+#if defined(ROTORLIN_COMPILED)
+extern template class Adam<float>;
+extern template class Adam<double>;
+#endif
+
 }  // namespace rotorlin

@@ -14,8 +14,6 @@
 
 #if defined(ROTORLIN_COMPILED)
 namespace rotorlin {
-extern template class Adam<float>;
-extern template class Adam<double>;
 namespace detail {
 ROTORLIN_INSTANTIATE_FIT(extern, float)
 ROTORLIN_INSTANTIATE_FIT(extern, double)

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <string_view>
+#include <algorithm>
 
+#include "rotorlin/core/error.hpp"
+#include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 
@@ -22,12 +24,10 @@ class LayerRef {
   virtual void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y) = 0;
   virtual void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x) = 0;
   virtual void zero_gradients() = 0;
-  /// Sets the bias as `rotorlin::match_bias`; only where there is one.
-  virtual void match_bias(const ConstVectorRef<S>& x, const ConstVectorRef<S>& y) = 0;
   /// Solves for its linear parameters; false where the layer cannot.
   virtual bool solve_linear(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y) = 0;
 
-  std::string_view type_name() const { return type_name_; }
+  const char* type_name() const { return type_name_; }
   Index in_features() const { return in_; }
   Index out_features() const { return out_; }
   Index num_parameters() const { return size_; }
@@ -54,7 +54,7 @@ class LayerRef {
   }
 
  private:
-  std::string_view type_name_;
+  const char* type_name_;
   Index in_, out_, size_;
   S *parameters_, *gradients_;
   bool is_linear_;
@@ -73,10 +73,6 @@ class LayerRefTo final : public LayerRef<typename L::Scalar> {
     layer_.backward(x, grad_y, grad_x, workspace_);
   }
   void zero_gradients() override { layer_.zero_gradients(); }
-  void match_bias([[maybe_unused]] const ConstVectorRef<S>& x,
-                  [[maybe_unused]] const ConstVectorRef<S>& y) override {
-    if constexpr (LinearLayer<L>) rotorlin::match_bias(layer_, x, y);
-  }
   bool solve_linear([[maybe_unused]] const ConstMatrixRef<S>& x,
                     [[maybe_unused]] const ConstMatrixRef<S>& y) override {
     if constexpr (requires { layer_.solve_linear(x, y, workspace_); }) {
@@ -92,4 +88,39 @@ class LayerRefTo final : public LayerRef<typename L::Scalar> {
   typename L::Workspace workspace_;
 };
 
+/// What `rotorlin::match_bias` does.
+template <class S>
+void match_bias(LayerRef<S>& layer, const ConstVectorRef<S>& x, const ConstVectorRef<S>& y) {
+  const char* const who = "match_bias";
+  if (layer.bias().size == 0) throw_invalid(layer.type_name(), "::match_bias: the layer has no bias");
+  check_shape(layer.type_name(), who, "x", x.rows(), x.cols(), layer.in_features(), 1);
+  check_shape(layer.type_name(), who, "y", y.rows(), y.cols(), layer.out_features(), 1);
+  if (!all_finite(x) || !all_finite(y))
+    throw_domain(layer.type_name(), "::match_bias: x or y has NaN or infinite entries");
+  const Matrix<S> input = x;  // either may be a part of the layer, which changes now
+  const VectorX<S> wanted = y;
+  Matrix<S> with_ones(layer.out_features(), 1), without(layer.out_features(), 1);
+  S* const bias = layer.parameters().data() + layer.bias().offset;
+  std::fill(bias, bias + layer.bias().size, S(1));
+  layer.forward(Matrix<S>::Zero(layer.in_features(), 1), with_ones);
+  std::fill(bias, bias + layer.bias().size, S(0));
+  layer.forward(input, without);
+  for (Index i = 0; i < layer.bias().size; ++i)
+    bias[i] = with_ones(i, 0) != 0 ? (wanted[i] - without(i, 0)) / with_ones(i, 0) : S(0);
+}
+
+#if defined(ROTORLIN_COMPILED)
+extern template void match_bias<float>(LayerRef<float>&, const ConstVectorRef<float>&,
+                                       const ConstVectorRef<float>&);
+extern template void match_bias<double>(LayerRef<double>&, const ConstVectorRef<double>&,
+                                        const ConstVectorRef<double>&);
+#endif
+
 }  // namespace rotorlin::detail
+
+template <rotorlin::LinearLayer L>
+void rotorlin::match_bias(L& layer, const ConstVectorRef<typename L::Scalar>& x,
+                          const ConstVectorRef<typename L::Scalar>& y) {
+  detail::LayerRefTo<L> ref(layer);
+  detail::match_bias<typename L::Scalar>(ref, x, y);
+}

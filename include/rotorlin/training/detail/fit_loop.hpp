@@ -18,6 +18,7 @@
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/training/adam.hpp"
 #include "rotorlin/training/detail/fit_units.hpp"
+#include "rotorlin/training/detail/samples.hpp"
 #include "rotorlin/training/fit_options.hpp"
 #include "rotorlin/training/schedule.hpp"
 
@@ -180,7 +181,7 @@ class Fit {
     if (!is_finite(factor) || !all_finite(layer_.parameters())) return false;
     if (bias.size != 0) {
       const VectorX<double> mean_x = train_.x.template cast<double>().rowwise().mean();
-      layer_.match_bias(mean_x.template cast<S>(), fit.mean_y().template cast<S>());
+      match_bias<S>(layer_, mean_x.template cast<S>(), fit.mean_y().template cast<S>());
     }
     return all_finite(layer_.parameters());
   }

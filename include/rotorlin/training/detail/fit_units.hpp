@@ -17,12 +17,6 @@
 
 namespace rotorlin::detail {
 
-template <class S>
-struct Samples {
-  ConstMatrixRef<S> x, y;
-  Index size() const { return x.cols(); }
-};
-
 /// |m|^2 in double precision, in units of unit^2.
 template <class S>
 double squared_norm(const ConstMatrixRef<S>& m, double unit = 1) {
