@@ -7,7 +7,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -21,6 +20,8 @@
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/layers/options.hpp"
+#include "rotorlin/linalg/products.hpp"
+#include "rotorlin/linalg/qr.hpp"
 
 namespace rotorlin {
 
@@ -78,18 +79,7 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     return rights_of(this->parameters().data()).middleRows(t * right_rows(), right_rows());
   }
 
-  Matrix<S> to_dense() const {
-    const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
-                cols = right_cols();
-    Matrix<S> padded = Matrix<S>::Zero(a * rows, c * cols);
-    for (Index t = 0; t < terms(); ++t) {
-      const Matrix<S> b = right(t);
-      for (Index j = 0; j < c; ++j) {
-        for (Index i = 0; i < a; ++i) padded.block(i * rows, j * cols, rows, cols) += left(t)(i, j) * b;
-      }
-    }
-    return padded.topLeftCorner(this->out_features(), this->in_features());
-  }
+  Matrix<S> to_dense() const;
   ParameterRange linear_parameters() const { return {0, left_size()}; }
 
   /// Sets all factors to the sum of products next to `weight` (out x in) in the Frobenius norm: the leading
@@ -102,44 +92,10 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
   }
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    const auto z = right_products(x, workspace);
-    auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
-    for (Index sample = 0; sample < x.cols(); ++sample) {
-      padded.setZero();
-      for (Index t = 0; t < terms(); ++t) padded.noalias() += part(z, sample, t) * left(t).transpose();
-      y.col(sample) = Eigen::Map<const VectorX<S>>(padded.data(), y.rows());
-    }
-    if (this->has_bias()) y.colwise() += this->bias();
-    detail::check_result(*this, "forward", y);
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    const auto z = right_products(x, workspace);
-    auto grad_z = detail::scratch(workspace.grad_z, z.rows(), z.cols());
-    auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
-    padded.setZero();
-    for (Index sample = 0; sample < x.cols(); ++sample) {
-      Eigen::Map<VectorX<S>>(padded.data(), grad_y.rows()) = grad_y.col(sample);
-      for (Index t = 0; t < terms(); ++t) {
-        part(grad_z, sample, t).noalias() = padded * left(t);
-        left_of(this->gradients().data(), t).noalias() += padded.transpose() * part(z, sample, t);
-      }
-    }
-    auto padded_x = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
-    rights_of(this->gradients().data()).noalias() += grad_z * padded_x.transpose();
-    const KroneckerLinear& constant = *this;
-    padded_x.noalias() = constant.rights_of(constant.parameters().data()).transpose() * grad_z;
-    for (Index sample = 0; sample < x.cols(); ++sample) {
-      grad_x.col(sample) =
-          Eigen::Map<const VectorX<S>>(padded_x.data() + sample * padded_in(), grad_x.rows());
-    }
-    detail::check_result(*this, "backward", grad_x);
-    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
-  }
+                Workspace& workspace);
 
  private:
   KroneckerLinear(Uninitialised tag, Index in, Index out, const Options& options)
@@ -204,98 +160,164 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
   }
 
   /// All B_t X of all samples, side by side; the padded inputs stay in the workspace.
-  Eigen::Map<Matrix<S>> right_products(const ConstMatrixRef<S>& x, Workspace& workspace) const {
-    auto padded = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
-    padded.setZero();
-    for (Index sample = 0; sample < x.cols(); ++sample) {
-      Eigen::Map<VectorX<S>>(padded.data() + sample * padded_in(), x.rows()) = x.col(sample);
-    }
-    auto z = detail::scratch(workspace.z, terms() * right_rows(), padded.cols());
-    z.noalias() = rights_of(this->parameters().data()) * padded;
-    return z;
-  }
+  Eigen::Map<Matrix<S>> right_products(const ConstMatrixRef<S>& x, Workspace& workspace) const;
 
-  double nearest_products(const Matrix<double>& weight) {
-    const Index in = this->in_features(), out = this->out_features();
-    if (weight.rows() != out || weight.cols() != in) {
-      detail::throw_invalid(type_name, "::fit_closed_form: weight is ", detail::shape(weight), ", expected ",
-                            out, " x ", in, " for this layer");
-    }
-    if (!detail::all_finite(weight))
-      detail::throw_domain(type_name, "::fit_closed_form: the weight has NaN or infinite entries");
-    this->parameters().head(this->bias_offset()).setZero();
-    const double largest = weight.cwiseAbs().maxCoeff();
-    if (largest == 0) return 0;
-
-    // Row (i, j) of `blocks` is block (i, j) of the weight, of which A has the entry and B the shape.
-    const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
-                cols = right_cols();
-    Matrix<double> blocks = Matrix<double>::Zero(a * c, rows * cols);
-    for (Index column = 0; column < in; ++column) {
-      for (Index row = 0; row < out; ++row) {
-        blocks(row / rows + column / cols * a, row % rows + column % cols * rows) =
-            weight(row, column) / largest;
-      }
-    }
-    const Index rank = std::min({this->options().terms, blocks.rows(), blocks.cols()});
-    const Index searched = std::min({rank + 8, blocks.rows(), blocks.cols()});
-    Matrix<double> left(blocks.rows(), searched), right(blocks.cols(), searched);
-    Random(this->options().seed).fill_uniform(left, -1, 1);
-    const auto orthonormal = [](const Matrix<double>& m) -> Matrix<double> {
-      return Eigen::HouseholderQR<Matrix<double>>(m).householderQ() *
-             Matrix<double>::Identity(m.rows(), m.cols());
-    };
-    constexpr int iterations = 30;
-    for (int i = 0; i < iterations; ++i) {
-      right.noalias() = blocks.transpose() * orthonormal(left);
-      left.noalias() = blocks * orthonormal(right);
-    }
-    Matrix<double> basis = orthonormal(left);
-    right.noalias() = blocks.transpose() * basis;
-    orthogonalize(right, basis);
-    std::vector<Index> order(static_cast<std::size_t>(searched));
-    std::iota(order.begin(), order.end(), Index{0});
-    const VectorX<double> singular = right.colwise().norm();
-    std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return singular[i] > singular[j]; });
-
-    double captured = 0;
-    auto rights = rights_of(this->parameters().data());
-    for (Index t = 0; t < rank; ++t) {
-      const Index k = order[static_cast<std::size_t>(t)];
-      if (!(singular[k] > 0)) break;
-      captured += singular[k] * singular[k];
-      const double length = std::sqrt(singular[k]) * std::sqrt(largest);
-      const VectorX<double> u = length * basis.col(k), v = (length / singular[k]) * right.col(k);
-      left_of(this->parameters().data(), t) = Eigen::Map<const Matrix<double>>(u.data(), a, c).cast<S>();
-      rights.middleRows(t * rows, rows) = Eigen::Map<const Matrix<double>>(v.data(), rows, cols).cast<S>();
-    }
-    return std::sqrt(std::max(0.0, 1 - captured / blocks.squaredNorm()));
-  }
+  double nearest_products(const Matrix<double>& weight);
 
   /// Makes the columns of m orthogonal by rotations, which the columns of `beside` follow (one-sided Jacobi,
   /// Hestenes 1958).
-  static void orthogonalize(Matrix<double>& m, Matrix<double>& beside) {
-    constexpr int most_sweeps = 30;
-    bool moved = true;
-    for (int sweep = 0; moved && sweep < most_sweeps; ++sweep) {
-      moved = false;
-      for (Index q = 1; q < m.cols(); ++q) {
-        for (Index p = 0; p < q; ++p) {
-          const double pp = m.col(p).squaredNorm(), qq = m.col(q).squaredNorm(), pq = m.col(p).dot(m.col(q));
-          if (!(std::abs(pq) > 1e-14 * std::sqrt(pp * qq))) continue;
-          moved = true;
-          const double angle = 0.5 * std::atan2(2 * pq, pp - qq), cosine = std::cos(angle),
-                       sine = std::sin(angle);
-          for (Matrix<double>* each : {&m, &beside}) {
-            const VectorX<double> first = each->col(p);
-            each->col(p) = cosine * first + sine * each->col(q);
-            each->col(q) = cosine * each->col(q) - sine * first;
-          }
+  static void orthogonalize(Matrix<double>& m, Matrix<double>& beside);
+};
+
+template <class S>
+Matrix<S> KroneckerLinear<S>::to_dense() const {
+  const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
+              cols = right_cols();
+  Matrix<S> padded = Matrix<S>::Zero(a * rows, c * cols);
+  for (Index t = 0; t < terms(); ++t) {
+    const Matrix<S> b = right(t);
+    for (Index j = 0; j < c; ++j) {
+      for (Index i = 0; i < a; ++i) padded.block(i * rows, j * cols, rows, cols) += left(t)(i, j) * b;
+    }
+  }
+  return padded.topLeftCorner(this->out_features(), this->in_features());
+}
+
+template <class S>
+void KroneckerLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  const auto z = right_products(x, workspace);
+  auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
+  for (Index sample = 0; sample < x.cols(); ++sample) {
+    padded.setZero();
+    for (Index t = 0; t < terms(); ++t)
+      linalg::gemm<S>(1, part(z, sample, t), linalg::Op::plain, left(t), linalg::Op::transposed, 1, padded);
+    y.col(sample) = Eigen::Map<const VectorX<S>>(padded.data(), y.rows());
+  }
+  if (this->has_bias()) y.colwise() += this->bias();
+  detail::check_result(*this, "forward", y);
+}
+
+template <class S>
+void KroneckerLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                                  MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  const auto z = right_products(x, workspace);
+  auto grad_z = detail::scratch(workspace.grad_z, z.rows(), z.cols());
+  auto padded = detail::scratch(workspace.y, right_rows(), this->options().left_rows);
+  padded.setZero();
+  for (Index sample = 0; sample < x.cols(); ++sample) {
+    Eigen::Map<VectorX<S>>(padded.data(), grad_y.rows()) = grad_y.col(sample);
+    for (Index t = 0; t < terms(); ++t) {
+      linalg::gemm<S>(1, padded, linalg::Op::plain, left(t), linalg::Op::plain, 0, part(grad_z, sample, t));
+      linalg::gemm<S>(1, padded, linalg::Op::transposed, part(z, sample, t), linalg::Op::plain, 1,
+                      left_of(this->gradients().data(), t));
+    }
+  }
+  auto padded_x = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
+  linalg::gemm<S>(1, grad_z, linalg::Op::plain, padded_x, linalg::Op::transposed, 1,
+                  rights_of(this->gradients().data()));
+  const KroneckerLinear& constant = *this;
+  linalg::gemm<S>(1, constant.rights_of(constant.parameters().data()), linalg::Op::transposed, grad_z,
+                  linalg::Op::plain, 0, padded_x);
+  for (Index sample = 0; sample < x.cols(); ++sample) {
+    grad_x.col(sample) = Eigen::Map<const VectorX<S>>(padded_x.data() + sample * padded_in(), grad_x.rows());
+  }
+  detail::check_result(*this, "backward", grad_x);
+  if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+}
+
+template <class S>
+Eigen::Map<Matrix<S>> KroneckerLinear<S>::right_products(const ConstMatrixRef<S>& x,
+                                                         Workspace& workspace) const {
+  auto padded = detail::scratch(workspace.x, right_cols(), this->options().left_cols * x.cols());
+  padded.setZero();
+  for (Index sample = 0; sample < x.cols(); ++sample) {
+    Eigen::Map<VectorX<S>>(padded.data() + sample * padded_in(), x.rows()) = x.col(sample);
+  }
+  auto z = detail::scratch(workspace.z, terms() * right_rows(), padded.cols());
+  linalg::gemm<S>(1, rights_of(this->parameters().data()), linalg::Op::plain, padded, linalg::Op::plain, 0,
+                  z);
+  return z;
+}
+
+template <class S>
+double KroneckerLinear<S>::nearest_products(const Matrix<double>& weight) {
+  const Index in = this->in_features(), out = this->out_features();
+  if (weight.rows() != out || weight.cols() != in) {
+    detail::throw_invalid(type_name, "::fit_closed_form: weight is ", detail::shape(weight), ", expected ",
+                          out, " x ", in, " for this layer");
+  }
+  if (!detail::all_finite(weight))
+    detail::throw_domain(type_name, "::fit_closed_form: the weight has NaN or infinite entries");
+  this->parameters().head(this->bias_offset()).setZero();
+  const double largest = weight.cwiseAbs().maxCoeff();
+  if (largest == 0) return 0;
+
+  // Row (i, j) of `blocks` is block (i, j) of the weight, of which A has the entry and B the shape.
+  const Index a = this->options().left_rows, c = this->options().left_cols, rows = right_rows(),
+              cols = right_cols();
+  Matrix<double> blocks = Matrix<double>::Zero(a * c, rows * cols);
+  for (Index column = 0; column < in; ++column) {
+    for (Index row = 0; row < out; ++row) {
+      blocks(row / rows + column / cols * a, row % rows + column % cols * rows) =
+          weight(row, column) / largest;
+    }
+  }
+  const Index rank = std::min({this->options().terms, blocks.rows(), blocks.cols()});
+  const Index searched = std::min({rank + 8, blocks.rows(), blocks.cols()});
+  Matrix<double> left(blocks.rows(), searched), right(blocks.cols(), searched);
+  Random(this->options().seed).fill_uniform(left, -1, 1);
+  const auto orthonormal = [](const Matrix<double>& m) { return linalg::Qr<double>(m).q(m.cols()); };
+  constexpr int iterations = 30;
+  for (int i = 0; i < iterations; ++i) {
+    right = linalg::product_tn<double>(blocks, orthonormal(left));
+    left = linalg::product<double>(blocks, orthonormal(right));
+  }
+  Matrix<double> basis = orthonormal(left);
+  right = linalg::product_tn<double>(blocks, basis);
+  orthogonalize(right, basis);
+  std::vector<Index> order(static_cast<std::size_t>(searched));
+  std::iota(order.begin(), order.end(), Index{0});
+  const VectorX<double> singular = right.colwise().norm();
+  std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return singular[i] > singular[j]; });
+
+  double captured = 0;
+  auto rights = rights_of(this->parameters().data());
+  for (Index t = 0; t < rank; ++t) {
+    const Index k = order[static_cast<std::size_t>(t)];
+    if (!(singular[k] > 0)) break;
+    captured += singular[k] * singular[k];
+    const double length = std::sqrt(singular[k]) * std::sqrt(largest);
+    const VectorX<double> u = length * basis.col(k), v = (length / singular[k]) * right.col(k);
+    left_of(this->parameters().data(), t) = Eigen::Map<const Matrix<double>>(u.data(), a, c).cast<S>();
+    rights.middleRows(t * rows, rows) = Eigen::Map<const Matrix<double>>(v.data(), rows, cols).cast<S>();
+  }
+  return std::sqrt(std::max(0.0, 1 - captured / blocks.squaredNorm()));
+}
+
+template <class S>
+void KroneckerLinear<S>::orthogonalize(Matrix<double>& m, Matrix<double>& beside) {
+  constexpr int most_sweeps = 30;
+  bool moved = true;
+  for (int sweep = 0; moved && sweep < most_sweeps; ++sweep) {
+    moved = false;
+    for (Index q = 1; q < m.cols(); ++q) {
+      for (Index p = 0; p < q; ++p) {
+        const double pp = m.col(p).squaredNorm(), qq = m.col(q).squaredNorm(), pq = m.col(p).dot(m.col(q));
+        if (!(std::abs(pq) > 1e-14 * std::sqrt(pp * qq))) continue;
+        moved = true;
+        const double angle = 0.5 * std::atan2(2 * pq, pp - qq), cosine = std::cos(angle),
+                     sine = std::sin(angle);
+        for (Matrix<double>* each : {&m, &beside}) {
+          const VectorX<double> first = each->col(p);
+          each->col(p) = cosine * first + sine * each->col(q);
+          each->col(q) = cosine * each->col(q) - sine * first;
         }
       }
     }
   }
-};
+}
 
 static_assert(LinearLayer<KroneckerLinear<float>> && DescribedLayer<KroneckerLinear<double>>);
 

@@ -23,6 +23,7 @@
 #include "rotorlin/layers/options.hpp"
 #include "rotorlin/linalg/gram_factor.hpp"
 #include "rotorlin/linalg/leading_vectors.hpp"
+#include "rotorlin/linalg/products.hpp"
 
 namespace rotorlin {
 
@@ -117,7 +118,7 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
 
 template <class S>
 Matrix<S> LowRankLinear<S>::to_dense() const {
-  return u() * v();
+  return linalg::product<S>(u(), v());
 }
 
 template <class S>
@@ -153,8 +154,8 @@ template <class S>
 void LowRankLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
   detail::check_forward(*this, x, y);
   auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
-  hidden.noalias() = v() * x;
-  y.noalias() = u() * hidden;
+  linalg::gemm<S>(1, v(), linalg::Op::plain, x, linalg::Op::plain, 0, hidden);
+  linalg::gemm<S>(1, u(), linalg::Op::plain, hidden, linalg::Op::plain, 0, y);
   if (this->has_bias()) y.colwise() += this->bias();
   detail::check_result(*this, "forward", y);
 }
@@ -165,12 +166,14 @@ void LowRankLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef
   detail::check_backward(*this, x, grad_y, grad_x);
   auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
   auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
-  hidden.noalias() = v() * x;
-  grad_hidden.noalias() = u().transpose() * grad_y;
-  grad_x.noalias() = v().transpose() * grad_hidden;
+  linalg::gemm<S>(1, v(), linalg::Op::plain, x, linalg::Op::plain, 0, hidden);
+  linalg::gemm<S>(1, u(), linalg::Op::transposed, grad_y, linalg::Op::plain, 0, grad_hidden);
+  linalg::gemm<S>(1, v(), linalg::Op::transposed, grad_hidden, linalg::Op::plain, 0, grad_x);
   detail::check_result(*this, "backward", grad_x);
-  u_of(this->gradients().data()).noalias() += grad_y * hidden.transpose();
-  v_of(this->gradients().data()).noalias() += grad_hidden * x.transpose();
+  linalg::gemm<S>(1, grad_y, linalg::Op::plain, hidden, linalg::Op::transposed, 1,
+                  u_of(this->gradients().data()));
+  linalg::gemm<S>(1, grad_hidden, linalg::Op::plain, x, linalg::Op::transposed, 1,
+                  v_of(this->gradients().data()));
   if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
 }
 

@@ -88,44 +88,13 @@ class RotorEncoderLinear : public OptionsLayer<RotorEncoderLinear<S>, S, RotorEn
 
   /// Sets D to the least squares for outputs y (out x batch) at inputs x (in x batch), with the bias as it
   /// is; directions of h of less than 1e-9 of its mean square are damped. Throws as `forward`.
-  void solve_linear(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y, Workspace& workspace) {
-    detail::check_shape(*this, "solve_linear", "y", y, this->out_features(),
-                        detail::checked_batch(*this, "solve_linear", x));
-    const Matrix<double> h = encode(x, workspace).topRows(rank()).template cast<double>();
-    Matrix<double> target = y.template cast<double>();
-    if (this->has_bias()) target.colwise() -= this->bias().template cast<double>();
-    const double size = std::sqrt(h.squaredNorm() / static_cast<double>(rank()));
-    if (!(size > 0)) return;
-    Matrix<double> normal = (h / size) * (h / size).transpose();
-    normal.diagonal().array() += 1e-9;
-    const Matrix<double> moments = (h / size) * target.transpose();
-    decoder() = (normal.llt().solve(moments).transpose() / size).template cast<S>();
-  }
+  void solve_linear(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y, Workspace& workspace);
 
   using Base::forward;
-  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-    detail::check_forward(*this, x, y);
-    const auto features = encode(x, workspace);
-    y.noalias() = decoder() * features.topRows(rank());
-    if (this->has_bias()) y.colwise() += this->bias();
-    detail::check_result(*this, "forward", y);
-  }
+  void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const;
 
   void backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S> grad_x,
-                Workspace& workspace) {
-    detail::check_backward(*this, x, grad_y, grad_x);
-    const auto features = encode(x, workspace);
-    auto grad_features = detail::scratch(workspace.grad_features_, features.rows(), x.cols());
-    grad_features.topRows(rank()).noalias() = decoder().transpose() * grad_y;
-    grad_features.bottomRows(features.rows() - rank()).setZero();
-    detail::check_result(*this, "backward", grad_features);
-    Rotors& rotors = *workspace.rotors_;
-    rotors.zero_gradients();
-    rotors.backward(x, grad_features, grad_x, workspace.passes_);
-    this->gradients().head(encoder_size()) += rotors.gradients();
-    decoder_of(this->gradients().data()).noalias() += grad_y * features.topRows(rank()).transpose();
-    if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
-  }
+                Workspace& workspace);
 
  private:
   RotorEncoderLinear(Uninitialised tag, Index in, Index out, const Options& options)
@@ -157,21 +126,66 @@ class RotorEncoderLinear : public OptionsLayer<RotorEncoderLinear<S>, S, RotorEn
   }
 
   /// The encoder's features, in the workspace; its rotors follow the parameters.
-  Eigen::Map<Matrix<S>> encode(const ConstMatrixRef<S>& x, Workspace& workspace) const {
-    const auto values = this->parameters().head(encoder_size());
-    if (!detail::all_finite(values)) detail::check_parameters(*this, "forward");
-    std::optional<Rotors>& rotors = workspace.rotors_;
-    if (!rotors || rotors->in_features() != this->in_features() ||
-        rotors->out_features() != features(this->options()) ||
-        rotors->options().width != this->options().width) {
-      rotors = make_rotors(this->in_features(), this->options());
-    }
-    rotors->parameters() = values;
-    auto result = detail::scratch(workspace.features_, features(this->options()), x.cols());
-    rotors->forward(x, result, workspace.passes_);
-    return result;
-  }
+  Eigen::Map<Matrix<S>> encode(const ConstMatrixRef<S>& x, Workspace& workspace) const;
 };
+
+template <class S>
+void RotorEncoderLinear<S>::solve_linear(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& y,
+                                         Workspace& workspace) {
+  detail::check_shape(*this, "solve_linear", "y", y, this->out_features(),
+                      detail::checked_batch(*this, "solve_linear", x));
+  const Matrix<double> h = encode(x, workspace).topRows(rank()).template cast<double>();
+  Matrix<double> target = y.template cast<double>();
+  if (this->has_bias()) target.colwise() -= this->bias().template cast<double>();
+  const double size = std::sqrt(h.squaredNorm() / static_cast<double>(rank()));
+  if (!(size > 0)) return;
+  Matrix<double> normal = (h / size) * (h / size).transpose();
+  normal.diagonal().array() += 1e-9;
+  const Matrix<double> moments = (h / size) * target.transpose();
+  decoder() = (normal.llt().solve(moments).transpose() / size).template cast<S>();
+}
+
+template <class S>
+void RotorEncoderLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  const auto features = encode(x, workspace);
+  y.noalias() = decoder() * features.topRows(rank());
+  if (this->has_bias()) y.colwise() += this->bias();
+  detail::check_result(*this, "forward", y);
+}
+
+template <class S>
+void RotorEncoderLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y,
+                                     MatrixRef<S> grad_x, Workspace& workspace) {
+  detail::check_backward(*this, x, grad_y, grad_x);
+  const auto features = encode(x, workspace);
+  auto grad_features = detail::scratch(workspace.grad_features_, features.rows(), x.cols());
+  grad_features.topRows(rank()).noalias() = decoder().transpose() * grad_y;
+  grad_features.bottomRows(features.rows() - rank()).setZero();
+  detail::check_result(*this, "backward", grad_features);
+  Rotors& rotors = *workspace.rotors_;
+  rotors.zero_gradients();
+  rotors.backward(x, grad_features, grad_x, workspace.passes_);
+  this->gradients().head(encoder_size()) += rotors.gradients();
+  decoder_of(this->gradients().data()).noalias() += grad_y * features.topRows(rank()).transpose();
+  if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
+}
+
+template <class S>
+Eigen::Map<Matrix<S>> RotorEncoderLinear<S>::encode(const ConstMatrixRef<S>& x, Workspace& workspace) const {
+  const auto values = this->parameters().head(encoder_size());
+  if (!detail::all_finite(values)) detail::check_parameters(*this, "forward");
+  std::optional<Rotors>& rotors = workspace.rotors_;
+  if (!rotors || rotors->in_features() != this->in_features() ||
+      rotors->out_features() != features(this->options()) ||
+      rotors->options().width != this->options().width) {
+    rotors = make_rotors(this->in_features(), this->options());
+  }
+  rotors->parameters() = values;
+  auto result = detail::scratch(workspace.features_, features(this->options()), x.cols());
+  rotors->forward(x, result, workspace.passes_);
+  return result;
+}
 
 static_assert(LinearLayer<RotorEncoderLinear<float>> && DescribedLayer<RotorEncoderLinear<double>>);
 
