@@ -20,7 +20,6 @@
 #include "rotorlin/core/types.hpp"
 #include "rotorlin/layers/layer.hpp"
 #include "rotorlin/layers/options.hpp"
-#include "rotorlin/linalg/products.hpp"
 
 namespace rotorlin {
 
@@ -154,9 +153,8 @@ void BlockHadamardLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y,
   detail::check_forward(*this, x, y);
   const auto hidden = to_hidden(x, workspace.hidden);
   for_each_block([&](Index k, Index first, Index rows) {
-    linalg::gemm<S>(1, weights().middleCols(first, rows), linalg::Op::transposed,
-                    hidden.middleRows(k * block_width(), block_width()), linalg::Op::plain, 0,
-                    y.middleRows(first, rows));
+    y.middleRows(first, rows).noalias() =
+        weights().middleCols(first, rows).transpose() * hidden.middleRows(k * block_width(), block_width());
   });
   if (this->has_bias()) y.colwise() += this->bias();
   detail::check_result(*this, "forward", y);
@@ -169,17 +167,16 @@ void BlockHadamardLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMat
   const auto hidden = to_hidden(x, workspace.hidden);
   auto grad_hidden = detail::scratch(workspace.grad_hidden, hidden_features(), x.cols());
   for_each_block([&](Index k, Index first, Index rows) {
-    linalg::gemm<S>(1, weights().middleCols(first, rows), linalg::Op::plain, grad_y.middleRows(first, rows),
-                    linalg::Op::plain, 0, grad_hidden.middleRows(k * block_width(), block_width()));
+    grad_hidden.middleRows(k * block_width(), block_width()).noalias() =
+        weights().middleCols(first, rows) * grad_y.middleRows(first, rows);
   });
   transform(grad_hidden);
   grad_x = grad_hidden.topRows(this->in_features());
   detail::check_result(*this, "backward", grad_hidden);
   Eigen::Map<Matrix<S>> gradient(this->gradients().data(), block_width(), this->out_features());
   for_each_block([&](Index k, Index first, Index rows) {
-    linalg::gemm<S>(1, hidden.middleRows(k * block_width(), block_width()), linalg::Op::plain,
-                    grad_y.middleRows(first, rows), linalg::Op::transposed, 1,
-                    gradient.middleCols(first, rows));
+    gradient.middleCols(first, rows).noalias() +=
+        hidden.middleRows(k * block_width(), block_width()) * grad_y.middleRows(first, rows).transpose();
   });
   if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
 }

@@ -23,7 +23,6 @@
 #include "rotorlin/layers/options.hpp"
 #include "rotorlin/linalg/gram_factor.hpp"
 #include "rotorlin/linalg/leading_vectors.hpp"
-#include "rotorlin/linalg/products.hpp"
 
 namespace rotorlin {
 
@@ -154,8 +153,8 @@ template <class S>
 void LowRankLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
   detail::check_forward(*this, x, y);
   auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
-  linalg::gemm<S>(1, v(), linalg::Op::plain, x, linalg::Op::plain, 0, hidden);
-  linalg::gemm<S>(1, u(), linalg::Op::plain, hidden, linalg::Op::plain, 0, y);
+  hidden.noalias() = v() * x;
+  y.noalias() = u() * hidden;
   if (this->has_bias()) y.colwise() += this->bias();
   detail::check_result(*this, "forward", y);
 }
@@ -166,14 +165,12 @@ void LowRankLinear<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef
   detail::check_backward(*this, x, grad_y, grad_x);
   auto hidden = detail::scratch(workspace.hidden, rank(), x.cols());
   auto grad_hidden = detail::scratch(workspace.grad_hidden, rank(), x.cols());
-  linalg::gemm<S>(1, v(), linalg::Op::plain, x, linalg::Op::plain, 0, hidden);
-  linalg::gemm<S>(1, u(), linalg::Op::transposed, grad_y, linalg::Op::plain, 0, grad_hidden);
-  linalg::gemm<S>(1, v(), linalg::Op::transposed, grad_hidden, linalg::Op::plain, 0, grad_x);
+  hidden.noalias() = v() * x;
+  grad_hidden.noalias() = u().transpose() * grad_y;
+  grad_x.noalias() = v().transpose() * grad_hidden;
   detail::check_result(*this, "backward", grad_x);
-  linalg::gemm<S>(1, grad_y, linalg::Op::plain, hidden, linalg::Op::transposed, 1,
-                  u_of(this->gradients().data()));
-  linalg::gemm<S>(1, grad_hidden, linalg::Op::plain, x, linalg::Op::transposed, 1,
-                  v_of(this->gradients().data()));
+  u_of(this->gradients().data()).noalias() += grad_y * hidden.transpose();
+  v_of(this->gradients().data()).noalias() += grad_hidden * x.transpose();
   if (this->has_bias()) this->bias_gradients() += grad_y.rowwise().sum();
 }
 
