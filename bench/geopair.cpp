@@ -9,6 +9,7 @@
 //   blossom  an optimal matching of 448 layers
 //   dstep    the dictionary step against a Kronecker solve and against conjugate gradients
 //   forward  SharedDictionaryLinear against the dense layer
+//   decoding one token through q, k and v of 22 layers on one dictionary, at the largest size: up to 4 GB
 #include <sys/resource.h>
 
 #include <Eigen/Cholesky>
@@ -29,8 +30,9 @@
 #include "rotorlin/geopair/compressor.hpp"
 #include "rotorlin/geopair/matching.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
-#include "rotorlin/linalg/whitening.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
+#include "rotorlin/linalg/whitening.hpp"
+#include "support/decoding.hpp"
 #include "support/dense.hpp"
 #include "support/machine.hpp"
 #include "support/timing.hpp"
@@ -337,7 +339,8 @@ int main(int argc, char** argv) {
   if (argc % 2 == 0 || sizes.empty() ||
       std::any_of(sizes.begin(), sizes.end(), [](Index d) { return d < 2; })) {
     std::fprintf(stderr,
-                 "usage: bench_geopair [--only stages|pair|model|blossom|dstep|forward] [--sizes D,D,...]\n");
+                 "usage: bench_geopair [--only stages|pair|model|blossom|dstep|forward|decoding] "
+                 " [--sizes D,D,...]\n");
     return 2;
   }
   bench::one_thread();
@@ -355,4 +358,8 @@ int main(int argc, char** argv) {
   if (wanted("dstep")) dictionary_step(sizes);
   if (wanted("stages")) stages(sizes);
   if (wanted("forward")) forward(sizes);
+  if (wanted("decoding")) {
+    std::printf("%s\n", bench::blas_description().c_str());
+    bench::decoding(sizes.back(), 22);
+  }
 }

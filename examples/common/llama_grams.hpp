@@ -38,7 +38,9 @@ inline std::string projection_name(Index layer, Projection p) {
 }
 
 /// Windows of tokens on their way through the layers: the activations behind the last layer that they passed.
-inline std::vector<Matrix<float>> embed_windows(const Llama& model, const Windows& windows) {
+/// `Model` here and below: Llama, or what has the same embed and apply_layer.
+template <class Model>
+std::vector<Matrix<float>> embed_windows(const Model& model, const Windows& windows) {
   std::vector<Matrix<float>> result;
   for (Index j = 0; j < windows.count(); ++j) result.push_back(model.embed(windows.inputs(j)));
   return result;
@@ -47,9 +49,10 @@ inline std::vector<Matrix<float>> embed_windows(const Llama& model, const Window
 /// E[x x^T] of everything that is read, layer after layer: found(layer, reader, gram). In memory are the
 /// activations between two layers (dim x tokens), and the moments of one layer. `advanced` is told the
 /// fraction done.
-inline void for_each_gram(const Llama& model, const Windows& windows,
-                          const std::function<void(Index, Projection, Matrix<double>)>& found,
-                          const std::function<void(double)>& advanced = {}) {
+template <class Model>
+void for_each_gram(const Model& model, const Windows& windows,
+                   const std::function<void(Index, Projection, Matrix<double>)>& found,
+                   const std::function<void(double)>& advanced = {}) {
   std::vector<Matrix<float>> activations = embed_windows(model, windows);
   const Index layers = model.config().layers;
   for (Index l = 0; l < layers; ++l) {

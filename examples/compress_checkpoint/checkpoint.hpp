@@ -35,8 +35,9 @@ struct Sources {
   std::vector<NamePattern> patterns;                         ///< safetensors only; none: those of the preset
   std::string preset;                                        ///< safetensors only; empty: by config.json
   std::filesystem::path activations, grams;                  ///< safetensors only: a folder, or a file
-  std::filesystem::path calibration, evaluation, tokenizer;  ///< llama2.c only
-  Index tokens = 65536;                                      ///< llama2.c only: for calibration
+  std::filesystem::path config;                              ///< config.json; empty: beside the model
+  std::filesystem::path calibration, evaluation, tokenizer;  ///< of models that are run here
+  Index tokens = 65536;                                      ///< for calibration
 
   /// Everything that was named, files and folders.
   std::vector<std::filesystem::path> paths() const {

@@ -140,8 +140,9 @@ class CheckpointFiles {
   const std::filesystem::path& index() const { return index_; }
   const std::string& index_text() const { return index_text_; }
   /// Beside the checkpoint, whether it is there or not.
-  std::filesystem::path config() const {
-    return (std::filesystem::is_directory(path_) ? path_ : path_.parent_path()) / "config.json";
+  std::filesystem::path config() const { return config_of(path_); }
+  static std::filesystem::path config_of(const std::filesystem::path& path) {
+    return (std::filesystem::is_directory(path) ? path : path.parent_path()) / "config.json";
   }
   /// .safetensors files of the folder that don't belong.
   const std::vector<std::string>& ignored() const { return ignored_; }

@@ -237,9 +237,11 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, bool shar
   std::printf("relative error %.6f (root mean square over the layers)\n", std::sqrt(squares));
   if (const auto original = checkpoint.evaluate({})) {
     Progress evaluation("evaluation");
-    std::map<std::string, Matrix<float>> restored;  // of what was written
-    for (const auto& [name, layer] : load_shared_layers<float>(target)) restored[name] = layer.to_dense();
-    const auto compressed = checkpoint.evaluate([&](std::size_t i) { return restored.at(slots[i].name); });
+    const auto written = load_shared_layers<float>(target);
+    std::map<std::string, const SharedDictionaryLinear<float>*> layers;
+    for (const auto& named_layer : written) layers[named_layer.name] = &named_layer.layer;
+    const auto compressed =
+        checkpoint.evaluate([&](std::size_t i) { return layers.at(slots[i].name)->to_dense(); });
     evaluation.finish(format("cross-entropy %.4f nats, of the original %.4f", *compressed, *original));
   }
   if (const std::string warning = size_warning({kept, dense, size, checkpoint.bytes()}); !warning.empty()) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "checkpoint_files.hpp"
 #include "common/output.hpp"
 #include "common/progress.hpp"
 #include "compress.hpp"
@@ -56,6 +57,7 @@ Sources sources_of(const nlohmann::json& description, Sources sources) {
 void verify(const nlohmann::json& description, const std::filesystem::path& target, const Checkpoint& before,
             Sources sources) {
   const std::filesystem::path model = sources.model;
+  if (sources.config.empty()) sources.config = CheckpointFiles::config_of(model);
   sources.model = target;
   const auto after = open_checkpoint(sources);
   Spool spool(target);

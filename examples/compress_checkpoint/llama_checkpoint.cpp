@@ -4,6 +4,7 @@
 #include "checkpoint.hpp"
 #include "common/llama_grams.hpp"
 #include "rotorlin/files/shared_dictionary_file.hpp"
+#include "streams.hpp"
 
 namespace examples {
 
@@ -54,36 +55,14 @@ class LlamaCheckpoint : public Checkpoint {
                     ": no calibration stream was given; expected --calibration FILE, ",
                     "text (.txt, with --tokenizer) or token numbers");
     }
-    const auto vocabulary = static_cast<std::size_t>(model_.config().vocabulary);
-    std::optional<Tokenizer> tokenizer;
-    const auto read = [&](const std::filesystem::path& path) {
-      if (path.extension() != ".txt") return read_stream(path, tokenizer.value_or(Tokenizer()), vocabulary);
-      if (sources.tokenizer.empty())
-        throw_runtime(path.string(), " is text; give the model's --tokenizer FILE as well");
-      if (!tokenizer) tokenizer = Tokenizer::load(sources.tokenizer);
-      if (tokenizer->size() != vocabulary) {
-        throw_runtime(sources.tokenizer.string(), " has ", tokenizer->size(), " tokens, ",
-                      sources.model.string(), " expects ", vocabulary,
-                      "; give the tokenizer that the model was trained with");
-      }
-      return read_stream(path, *tokenizer, vocabulary);
-    };
-    calibration_ = read(sources.calibration);
-    if (sources.evaluation.empty()) {
-      std::tie(calibration_, evaluation_) = split_stream(calibration_, 0.75);
-    } else {
-      evaluation_ = read(sources.evaluation);
-    }
-    const Index length = std::min<Index>(256, model_.config().sequence);
-    windows_ = Windows(model_, calibration_, std::max<Index>(1, sources.tokens / length)).count();
-    Windows(model_, evaluation_, 1);
+    streams_ = read_streams(sources, model_.config());
   }
 
   std::string summary() const override {
     return sources_.model.string() + ": in the format of llama2.c, " + std::to_string(slots_.size()) +
            " projections of " + std::to_string(model_.config().layers) + " layers\n";
   }
-  std::string remarks() const override { return std::to_string(windows_) + " windows"; }
+  std::string remarks() const override { return std::to_string(streams_.windows) + " windows"; }
   std::vector<std::filesystem::path> inputs() const override {
     return {sources_.model, sources_.calibration, sources_.evaluation, sources_.tokenizer};
   }
@@ -98,7 +77,7 @@ class LlamaCheckpoint : public Checkpoint {
   void for_each_gram(const std::function<void(const std::string&, Matrix<double>)>& found,
                      const Advance& advanced) const override {
     examples::for_each_gram(
-        model_, Windows(model_, calibration_, windows_),
+        model_, Windows(model_, streams_.calibration, streams_.windows),
         [&](Index l, Projection p, Matrix<double> gram) { found(projection_name(l, p), std::move(gram)); },
         advanced);
   }
@@ -114,26 +93,25 @@ class LlamaCheckpoint : public Checkpoint {
     });
     const LlamaConfig& c = model_.config();
     description["source"] = "llama2.c";
-    description["calibration_tokens"] = windows_ * std::min<Index>(256, c.sequence);
+    description["calibration_tokens"] = streams_.calibration_tokens(c);
     description["config"] = {{"dim", c.dim},           {"hidden", c.hidden},     {"layers", c.layers},
                              {"heads", c.heads},       {"kv_heads", c.kv_heads}, {"vocabulary", c.vocabulary},
                              {"sequence", c.sequence}, {"tied", c.tied}};
   }
 
   std::optional<double> evaluate(const std::function<Matrix<float>(std::size_t)>& replaced) const override {
-    if (!replaced) return cross_entropy(model_, evaluation_);
+    if (!replaced) return cross_entropy(model_, streams_.evaluation);
     Llama model = model_;
     for (std::size_t i = 0; i < places_.size(); ++i)
       model.weight(places_[i].projection, places_[i].layer) = replaced(i);
-    return cross_entropy(model, evaluation_);
+    return cross_entropy(model, streams_.evaluation);
   }
 
  private:
   Sources sources_;
   Llama model_;
   std::vector<Place> places_;  // of the slots
-  std::vector<Token> calibration_, evaluation_;
-  Index windows_ = 0;  // of the calibration stream
+  Streams streams_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr const char* usage =
     R"(Compresses the linear layers of a transformer without training, by dictionaries that they share.
 
 compress_checkpoint MODEL.bin --calibration FILE [options] --out FILE.safetensors
-compress_checkpoint MODEL --activations FOLDER | --grams FILE [options] --out FILE.safetensors
+compress_checkpoint MODEL --calibration FILE | --activations FOLDER | --grams FILE [options]
+                    --out FILE.safetensors
 compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and its data, to check the errors]
 
   MODEL              in the format of llama2.c (float32, version 0), or ending in .safetensors, or a folder
@@ -26,9 +27,11 @@ compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and i
   --out              of --decompress: FILE.safetensors, or a new folder, which gets the original's files
 
   --calibration FILE, --evaluation FILE
-                     llama2.c: tokens as 16-bit words, or .txt (single newlines separate stories, empty lines
-                     paragraphs); without the second the first is cut in two at three quarters
-  --tokenizer FILE   for .txt
+                     llama2.c, and safetensors with a config.json of model_type llama or mistral: tokens as
+                     16-bit words, or .txt (single newlines separate stories, empty lines paragraphs); the
+                     model is run on the first to learn what its layers read, and on the second before and
+                     after; without the second the first is cut in two at three quarters
+  --tokenizer FILE   for .txt, as llama2.c has it
   --tokens N         calibration tokens (default: 65536)
 
   --activations FOLDER

@@ -12,6 +12,7 @@
 #include "checkpoint.hpp"
 #include "checkpoint_files.hpp"
 #include "common/output.hpp"
+#include "forward_pass.hpp"
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/files/shared_dictionary_file.hpp"
 #include "spool.hpp"
@@ -116,12 +117,22 @@ class Names {
 class TensorCheckpoint : public Checkpoint {
  public:
   explicit TensorCheckpoint(const Sources& sources) : files_(sources.model) {
-    if (sources.activations.empty() && sources.grams.empty()) {
-      throw_runtime(sources.model.string(),
-                    ": no activations were given; expected --activations FOLDER with a ",
-                    ".safetensors or .npy file of samples x features for each projection, or --grams FILE");
+    if (sources.activations.empty() && sources.grams.empty() && sources.calibration.empty()) {
+      throw_runtime(
+          sources.model.string(),
+          ": no activations were given; expected --calibration FILE of tokens for a model of Llama's ",
+          "kind, --activations FOLDER with a .safetensors or .npy file of samples x features for each ",
+          "projection, or --grams FILE");
     }
-    inputs_ = sources.grams.empty() ? open_activations(sources.activations) : open_grams(sources.grams);
+    if (!sources.calibration.empty() || !sources.evaluation.empty()) {
+      forward_ = std::make_unique<ForwardPass>(files_, sources);
+      for (const auto& path : {sources.calibration, sources.evaluation, sources.tokenizer}) {
+        if (!path.empty()) streams_.push_back(path);
+      }
+    }
+    inputs_ = !sources.calibration.empty() ? forward_->inputs()
+              : sources.grams.empty()      ? open_activations(sources.activations)
+                                           : open_grams(sources.grams);
     const Names names(sources, files_);
     struct Found {
       std::vector<long> numbers;
@@ -150,9 +161,13 @@ class TensorCheckpoint : public Checkpoint {
   }
 
   std::string summary() const override { return summary_; }
+  std::string remarks() const override {
+    return forward_ ? std::to_string(forward_->calibration_tokens()) + " tokens" : std::string();
+  }
   std::vector<std::filesystem::path> inputs() const override {
     std::vector<std::filesystem::path> all = files_.read_paths();
     all.push_back(files_.config());
+    all.insert(all.end(), streams_.begin(), streams_.end());
     for (const Slot& slot : slots_) all.push_back(inputs_->file(slot.reads));
     return all;
   }
@@ -179,6 +194,14 @@ class TensorCheckpoint : public Checkpoint {
         throw_runtime("'", slot.name, "' has ", slot.in, " inputs, but others that read '", slot.reads,
                       "' have ", place->second);
       }
+    }
+    if (forward_ && forward_->calibrates()) {
+      forward_->for_each_gram(
+          [&](const std::string& reads, Matrix<double> gram) {
+            if (features.contains(reads)) found(reads, std::move(gram));
+          },
+          advanced);
+      return;
     }
     for (std::size_t i = 0; i < order.size(); ++i) {
       found(order[i], inputs_->gram(order[i], [&](double part) {
@@ -207,6 +230,8 @@ class TensorCheckpoint : public Checkpoint {
       writer.add_view(name, tensor.dtype, tensor.shape, file.bytes(name));
     }
     description["source"] = "safetensors";
+    if (forward_ && forward_->calibrates())
+      description["calibration_tokens"] = forward_->calibration_tokens();
     description["files"] = files_.names();
     description["file_metadata"] = nlohmann::json::object();
     description["metadata"] = nlohmann::json::object();
@@ -227,8 +252,15 @@ class TensorCheckpoint : public Checkpoint {
     }
   }
 
-  std::optional<double> evaluate(const std::function<Matrix<float>(std::size_t)>&) const override {
-    return std::nullopt;
+  std::optional<double> evaluate(const std::function<Matrix<float>(std::size_t)>& replaced) const override {
+    if (!forward_) return std::nullopt;
+    if (!replaced) return forward_->evaluate({});
+    std::map<std::string, std::size_t> numbers;
+    for (std::size_t i = 0; i < slots_.size(); ++i) numbers[slots_[i].name] = i;
+    return forward_->evaluate([&](const std::string& layer) {
+      const auto slot = numbers.find(layer);
+      return slot == numbers.end() ? Matrix<float>() : replaced(slot->second);
+    });
   }
 
  private:
@@ -297,6 +329,8 @@ class TensorCheckpoint : public Checkpoint {
   }
 
   CheckpointFiles files_;
+  std::unique_ptr<ForwardPass> forward_;  // where there are tokens
+  std::vector<std::filesystem::path> streams_;
   std::unique_ptr<LayerInputs> inputs_;
   std::vector<std::string> tensors_;  // of the slots
   std::string summary_;
@@ -319,9 +353,10 @@ std::unique_ptr<Checkpoint> open_checkpoint(const Sources& sources) {
                   tensors ? "a checkpoint in safetensors" : "taken for a file of llama2.c", ", for which ",
                   option, " has no meaning");
   };
-  refuse(tensors && !sources.calibration.empty(), "--calibration");
-  refuse(tensors && !sources.evaluation.empty(), "--evaluation");
-  refuse(tensors && !sources.tokenizer.empty(), "--tokenizer");
+  refuse(tensors && sources.calibration.empty() && sources.evaluation.empty() && !sources.tokenizer.empty(),
+         "--tokenizer without --calibration");
+  if (tensors && !sources.calibration.empty() && !(sources.activations.empty() && sources.grams.empty()))
+    throw_runtime("--calibration, --activations and --grams: choose one");
   refuse(!tensors && !sources.activations.empty(), "--activations");
   refuse(!tensors && !sources.grams.empty(), "--grams");
   refuse(!tensors && !sources.preset.empty(), "--preset");

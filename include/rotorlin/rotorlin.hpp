@@ -114,6 +114,7 @@
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/sequential.hpp"
+#include "rotorlin/layers/shared_dictionary_group.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 #include "rotorlin/linalg/elementwise.hpp"
 #include "rotorlin/linalg/gram_accumulator.hpp"

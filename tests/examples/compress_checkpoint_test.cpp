@@ -27,6 +27,7 @@
 #include "compress_checkpoint/size_report.hpp"
 #include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/io/safetensors.hpp"
+#include "support/llama_folder.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -660,6 +661,65 @@ TEST_CASE("Gram matrices serve as well as activations", "[examples][compress]") 
     CHECK_THAT(program.refusal(command), Contains("grams.safetensors"));
   }
   CHECK_THAT(program.refusal(command + " --activations @seen"), Contains("choose one"));
+  CHECK_FALSE(std::filesystem::exists(program.path("none.safetensors")));
+}
+
+TEST_CASE("A folder of Hugging Face's Llama is calibrated by its own forward pass", "[examples][compress]") {
+  const Program program;
+  Llama model = Llama::load(program.path("model.bin"));
+  test::write_llama_folder<float>(program.path("folder"), model, 2);
+  const std::string options = " --method svd_llm --ratio 0.4 --out @small.safetensors";
+  const auto line = [&](const std::string& key) {
+    const std::string log = program.log();
+    const std::size_t at = log.find(key);
+    return at == log.npos ? log : log.substr(at, log.find_first_of("\n ", at + key.size()) - at);
+  };
+  REQUIRE(program.run("@model.bin --calibration @tokens.u16" + options));
+  const std::string error = line("relative error "), entropy = line("cross-entropy "), of = line("original ");
+  REQUIRE(program.run("@folder --calibration @tokens.u16" + options));
+  CHECK(line("relative error ") == error);
+  CHECK(line("cross-entropy ") == entropy);
+  CHECK(line("original ") == of);
+  for (const std::string target : {"@dense", "@dense.safetensors"}) {  // the latter without a config.json
+    const bool back =
+        program.run("--decompress @small.safetensors --out " + target + " @folder --calibration @tokens.u16");
+    INFO(program.log());
+    REQUIRE(back);
+    CHECK_THAT(program.log(), Contains("relative errors of 21 layers as reported"));
+    CHECK(line("cross-entropy ") == entropy);
+  }
+
+  // one kind of layer alone; and evaluation without calibration
+  REQUIRE(program.run("@folder --calibration @tokens.u16 --pattern model.layers.*.mlp.down_proj.weight:down" +
+                      options));
+  CHECK_THAT(program.log(), Contains("down: 3 of 16 x 40"));
+  rotorlin::SafetensorsWriter grams;
+  for (int l = 0; l < 3; ++l)
+    grams.add("model.layers." + std::to_string(l) + ".mlp.down_proj", Matrix<double>::Identity(40, 40));
+  grams.write(program.path("grams.safetensors"));
+  REQUIRE(
+      program.run("@folder --grams @grams.safetensors --evaluation @tokens.u16 "
+                  "--pattern model.layers.*.mlp.down_proj.weight:down" +
+                  options));
+  CHECK_THAT(program.log(), Contains("cross-entropy "));
+
+  const std::string none = " --out @none.safetensors";
+  CHECK_THAT(program.refusal("@folder --calibration @tokens.u16 --grams @grams.safetensors" + none),
+             Contains("choose one"));
+  CHECK_THAT(program.refusal("@folder --grams @grams.safetensors --tokenizer @tokens.u16" + none),
+             Contains("--tokenizer without --calibration"));
+  CHECK_THAT(program.refusal("@folder --calibration @tokens.u16 --pattern lm_*:head" + none),
+             Contains("matches a pattern"));
+  CHECK_THAT(program.refusal("@folder --calibration @tokens.u16 --pattern "
+                             "model.embed_tokens.weight:embedding" +
+                             none),
+             Contains("forward pass"));
+  CHECK_THAT(program.refusal("@folder --calibration @tokens.txt" + none), Contains("--tokenizer"));
+  nlohmann::json config = test::llama_config_json(model.config());
+  config["rope_scaling"] = {{"rope_type", "llama3"}};
+  test::write_bytes(program.path("folder/config.json"), config.dump());
+  CHECK_THAT(program.refusal("@folder --calibration @tokens.u16" + none),
+             Contains("config.json has rope_scaling") && Contains("--grams"));
   CHECK_FALSE(std::filesystem::exists(program.path("none.safetensors")));
 }
 

@@ -188,6 +188,9 @@ class SharedDictionary {
   std::vector<Index> identity_rows_, other_rows_;
 };
 
+template <class S>
+class SharedDictionaryGroup;
+
 enum class DictionarySide { input, output };
 enum class CoefficientStorage { dense, sparse };
 
@@ -197,6 +200,7 @@ enum class CoefficientStorage { dense, sparse };
 template <class S>
 class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
   using Base = LayerBase<SharedDictionaryLinear, S>;
+  friend class SharedDictionaryGroup<S>;
 
  public:
   using Dictionary = std::shared_ptr<const SharedDictionary<S>>;
