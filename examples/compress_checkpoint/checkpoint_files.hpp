@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "rotorlin/core/error.hpp"
+#include "rotorlin/io/json.hpp"
 #include "rotorlin/io/safetensors.hpp"
 
 namespace examples {
