@@ -6,7 +6,8 @@ Hugging Face's, and Gram matrices for them. For measuring what a compression tak
     tools/synthetic_checkpoint.py FOLDER                     TinyLlama's shape: 22 layers, 2048, 5632, 2.2 GB
     tools/synthetic_checkpoint.py FOLDER --layers 2 --grams grams.safetensors
 
-The matrices are (U V / sqrt(rank) + noise E) / sqrt(in) with normal U, V and E; Gram matrices are B B^T + diag(1 / (1 + i)) with
+The matrices are (U V / sqrt(rank) + noise E) / sqrt(in) with normal U, V and E; Gram matrices are
+B B^T / 256 + diag(1 / (1 + i)) with
 256 normal columns B, different for each layer. Needs numpy."""
 import argparse
 import json
