@@ -3,6 +3,7 @@
 // costs, on one thread, as tables. Parts:
 //   stages   every step of a pair (d inputs, d outputs, ratio 0.3) and its share of the speed of a product
 //   pair     a dense pair at the largest size, 30 iterations
+//   shapes   dense pairs of a TinyLlama's shapes, the largest size its number of features
 //   model    the same in a checkpoint of two layers, dense and sparse (6 iterations), with the memory it
 //   takes:
 //            alone, since that is the peak of the process
@@ -66,10 +67,11 @@ Matrix gram_of(Index d, std::uint64_t seed) {
   return gram;
 }
 
-rotorlin::LayerGroup pair_of(Index d) {
+/// Two layers of d inputs and n outputs (none given: d).
+rotorlin::LayerGroup pair_of(Index d, Index n = 0) {
   rotorlin::LayerGroup group(d);
   for (std::uint64_t i = 0; i < 2; ++i) {
-    const Matrix weight = random_matrix<double>(d, d, 10 + i);
+    const Matrix weight = random_matrix<double>(n > 0 ? n : d, d, 10 + i);
     group.add_layer(weight, group.add_gram(rotorlin::whiten(gram_of(d, 20 + i)).factor),
                     1 / weight.squaredNorm());
   }
@@ -155,6 +157,38 @@ void pair(Index d) {
   const double seconds = seconds_of([&] { objective = rotorlin::factorize(group, options).objective; });
   std::printf("a dense pair, d = n = %ld, ratio 0.3, rank %ld, 30 iterations: %.1f s (objective %.6g)\n",
               static_cast<long>(d), static_cast<long>(options.rank), seconds, objective);
+}
+
+/// Pairs of the shapes of a TinyLlama with `d` features (2048), as compress_checkpoint has them; down at half
+/// its size, since its 5632 inputs take eight times as long.
+void shapes(Index d) {
+  std::puts(
+      "| layers | inputs | outputs | rank | whitening, start and pencil, s | an iteration, s | 10 "
+      "iterations, s |");
+  std::puts("|---|--:|--:|--:|--:|--:|--:|");
+  const Index hidden = d * 11 / 4;
+  const struct {
+    const char* name;
+    Index in, out;
+  } all[] = {
+      {"k or v", d, d / 8}, {"q or o", d, d}, {"gate or up", d, hidden}, {"down, halved", hidden / 2, d / 2}};
+  for (const auto& shape : all) {
+    rotorlin::FactorizationOptions options;
+    options.rank = rotorlin::dense_rank(shape.in, 2 * shape.out, 0.3, true);
+    std::unique_ptr<rotorlin::LayerGroup> group;
+    const double whitening =
+        seconds_of([&] { group = std::make_unique<rotorlin::LayerGroup>(pair_of(shape.in, shape.out)); });
+    const auto run = [&](int iterations) {
+      options.iterations = iterations;
+      options.tolerance = 0;
+      return seconds_of([&] { (void)rotorlin::factorize(*group, options); });
+    };
+    const double one = run(1), three = run(3), each = (three - one) / 2;
+    std::printf("| %s | %ld | %ld | %ld | %.1f | %.1f | %.1f |\n", shape.name, static_cast<long>(shape.in),
+                static_cast<long>(shape.out), static_cast<long>(options.rank), whitening + one - each, each,
+                whitening + one + 9 * each);
+    std::fflush(stdout);
+  }
 }
 
 /// Peak resident memory of this process.
@@ -339,7 +373,7 @@ int main(int argc, char** argv) {
   if (argc % 2 == 0 || sizes.empty() ||
       std::any_of(sizes.begin(), sizes.end(), [](Index d) { return d < 2; })) {
     std::fprintf(stderr,
-                 "usage: bench_geopair [--only stages|pair|model|blossom|dstep|forward|decoding] "
+                 "usage: bench_geopair [--only stages|pair|shapes|model|blossom|dstep|forward|decoding] "
                  " [--sizes D,D,...]\n");
     return 2;
   }
@@ -354,6 +388,7 @@ int main(int argc, char** argv) {
   const auto wanted = [&](const char* part) { return only.empty() || only == part; };
   if (wanted("blossom")) blossom();
   if (wanted("pair")) pair(sizes.back());
+  if (wanted("shapes")) shapes(sizes.back());
   if (wanted("model")) model(sizes.back());
   if (wanted("dstep")) dictionary_step(sizes);
   if (wanted("stages")) stages(sizes);

@@ -86,6 +86,9 @@ struct ExpandTable {
 inline constexpr ExpandTable expand_table;
 #endif
 
+/// How far ahead values are fetched, in values: 2 KB of floats, measured best among 0.5 to 8 KB.
+inline constexpr Index prefetch_distance = 512;
+
 /// sum_i c_i h_i over the rows of one column: `mask` says which, `values` are theirs. `h` has
 /// 16 * ceil(rows / 16) entries. May read 15 values beyond those of the column where `more` says that they
 /// exist.
@@ -93,23 +96,38 @@ template <class S>
 S masked_dot(const std::uint8_t* mask, Index mask_bytes, const S* values, const S* h, bool more) {
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<S, float>) {
-    __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-    const auto step = [&](Index byte, int chain) ROTORLIN_INLINE_LAMBDA {
-      std::uint16_t bits;
-      std::memcpy(&bits, mask + byte, sizeof bits);
-      const __m512 c = more ? _mm512_maskz_expand_ps(bits, _mm512_loadu_ps(values))
-                            : _mm512_maskz_expandloadu_ps(bits, values);
-      sum[chain] = _mm512_mask3_fmadd_ps(c, _mm512_loadu_ps(h + byte * 8), sum[chain], bits);
-      values += std::popcount(bits);
+    __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+    const auto step = [&](unsigned bits, const S* from, Index byte, int chain) ROTORLIN_INLINE_LAMBDA {
+      const auto lanes_of = static_cast<__mmask16>(bits);
+      const __m512 c = more ? _mm512_maskz_expand_ps(lanes_of, _mm512_loadu_ps(from))
+                            : _mm512_maskz_expandloadu_ps(lanes_of, from);
+      sum[chain] = _mm512_mask3_fmadd_ps(c, _mm512_loadu_ps(h + byte * 8), sum[chain], lanes_of);
     };
     Index byte = 0;
-    for (; byte + 4 <= mask_bytes; byte += 4) {
-      step(byte, 0);
-      step(byte + 2, 1);
+    for (; byte + 8 <= mask_bytes; byte += 8) {
+      std::uint64_t bits;
+      std::memcpy(&bits, mask + byte, sizeof bits);
+      // the machine's own prefetchers are too late for reads at odd places; two lines for what 64 rows take
+      __builtin_prefetch(values + prefetch_distance);
+      __builtin_prefetch(values + prefetch_distance + 16);
+      const auto part = [&](int chain) { return static_cast<unsigned>(bits >> 16 * chain) & 0xffffu; };
+      const auto before = [&](int chain) {
+        return std::popcount(bits & ((std::uint64_t{1} << 16 * chain) - 1));
+      };
+      step(part(0), values, byte, 0);
+      step(part(1), values + before(1), byte + 2, 1);
+      step(part(2), values + before(2), byte + 4, 2);
+      step(part(3), values + before(3), byte + 6, 3);
+      values += std::popcount(bits);
     }
-    if (byte < mask_bytes) step(byte, 0);
+    for (; byte < mask_bytes; byte += 2) {
+      std::uint16_t bits;
+      std::memcpy(&bits, mask + byte, sizeof bits);
+      step(bits, values, byte, 0);
+      values += std::popcount(bits);
+    }
     float lanes[16];
-    _mm512_storeu_ps(lanes, sum[0] + sum[1]);
+    _mm512_storeu_ps(lanes, (sum[0] + sum[1]) + (sum[2] + sum[3]));
     for (int half = 8; half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
     }
@@ -122,6 +140,7 @@ S masked_dot(const std::uint8_t* mask, Index mask_bytes, const S* values, const 
       const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
       for (Index byte = 0; byte < mask_bytes; ++byte) {
         const unsigned bits = mask[byte];
+        if (byte % 4 == 0) __builtin_prefetch(values + prefetch_distance);
         const __m256i from = _mm256_load_si256(reinterpret_cast<const __m256i*>(expand_table.lane[bits]));
         const __m256i set =
             _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit), bit);
