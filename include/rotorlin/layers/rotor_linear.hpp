@@ -133,7 +133,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
 
   /// The planes of every rotor, pair by pair, left before right; a single rotor has only left ones.
   std::vector<RotorPlanes<S>> planes() const {
-    const Weights& rotors = weights(false, "planes");
+    const Weights& rotors = weights(true, "planes");
     std::vector<RotorPlanes<S>> result;
     for (Index pair = 0; pair < num_pairs(); ++pair) {
       const Index chunks = pair / options_.width;
