@@ -206,6 +206,23 @@ void motors(const char* suffix, Random& random) {
   row(name("log of a motor, ").c_str(), pass([](const auto& x) { return log(x); }, r));
 }
 
+/// exp, log and the action on a vector in Cl(n).
+template <class S, int N>
+void rotors(const char* type, Random& random) {
+  const auto name = [&](const char* operation) {
+    return std::string(operation) + " of Cl(" + std::to_string(N) + "), " + type;
+  };
+  const auto b = array_of([&] { return random_element<Bivector<S, N>>({}, random); });
+  const auto r = array_of([&, i = std::size_t{0}]() mutable -> Rotor<S, N> { return exp(b[i++]); });
+  const auto v = array_of([&] { return random_element<Vector<S, N>>({}, random); });
+  row(name("exp").c_str(), pass([](const auto& x) { return exp(x); }, b));
+  row(name("log").c_str(), pass([](const auto& x) { return log(x); }, r));
+  row(name("rotor on a vector").c_str(), pass(turn, r, v));
+  const auto m = array_of([&, i = std::size_t{0}]() mutable { return r[i++].to_rotation_matrix(); });
+  row(name("from a matrix").c_str(),
+      pass([](const auto& x) { return Rotor<S, N>::from_rotation_matrix(x); }, m));
+}
+
 }  // namespace
 
 int main() {
@@ -214,6 +231,9 @@ int main() {
   against_eigen(random);
   motors<float>("float", random);
   motors<double>("double", random);
+  rotors<float, 3>("float", random);
+  rotors<double, 4>("double", random);
+  rotors<double, 5>("double", random);
   full_product<double, 3>("product of Cl(3), double", random);
   full_product<double, 4>("product of Cl(4), double", random);
   full_product<double, 3, 0, 1>("product of Cl(3, 0, 1), double", random);

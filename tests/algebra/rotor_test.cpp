@@ -230,3 +230,24 @@ TEST_CASE("Static rotors of two and three dimensions: matrices in closed form ag
   CHECK_THROWS_WITH(R::from_rotation_matrix(mirror), Contains("determinant is -1"));
   CHECK_THROWS_WITH(R::from_rotation_matrix(-Eigen::Matrix3d::Identity()), Contains("determinant is -1"));
 }
+
+TEST_CASE("Every entry of a rotation matrix of space is looked at, and small errors are taken") {
+  std::mt19937 generator(11);
+  for (int i = 0; i < 200; ++i) {
+    const auto r = test::random_element<Rotor<double, 3>>({}, generator, 1).normalized();
+    const Eigen::Matrix3d matrix = r.to_rotation_matrix();
+    for (Index k = 0; k < 9; ++k) {
+      Eigen::Matrix3d changed = matrix;
+      changed.data()[k] += 1e-6;
+      CHECK_THROWS_WITH((Rotor<double, 3>::from_rotation_matrix(changed)), Contains("not orthogonal"));
+      changed.data()[k] = matrix.data()[k] + 1e-10;
+      const Rotor<double, 3> back = Rotor<double, 3>::from_rotation_matrix(changed);
+      CHECK(std::abs(back.norm() - 1) < 1e-15);
+      CHECK(back.coeffs().cwiseAbs().maxCoeff() <= 1);
+      CHECK(std::abs(std::abs(back.coeffs().dot(r.coeffs())) - 1) < 1e-15);
+    }
+    const Rotor<long double, 3> wide =
+        Rotor<long double, 3>::from_rotation_matrix(r.cast<long double>().normalized().to_rotation_matrix());
+    CHECK(std::abs(std::abs(wide.coeffs().dot(r.cast<long double>().coeffs())) - 1) < 1e-15L);
+  }
+}

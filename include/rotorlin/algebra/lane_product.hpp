@@ -197,17 +197,16 @@ ROTORLIN_INLINE void store_lanes(const Lanes<S, N, layout>& lanes, S* coeffs) {
   }
 }
 
-/// The bits of a number but for its sign: 0 for zeros alone.
 template <class S>
-ROTORLIN_INLINE auto magnitude_bits(const S& number) {
+ROTORLIN_INLINE auto bits_of(const S& number) {
   std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t> bits;
   std::memcpy(&bits, &number, sizeof(bits));
-  return bits << 1;
+  return bits;
 }
-/// Whether all coefficients of a multivector in the lanes of a layout are zero.
+/// Whether all coefficients of a multivector in the lanes of a layout are zero, of either sign.
 template <int N, Layout layout, class S, int... Lane>
 ROTORLIN_INLINE bool are_zero(const S* coeffs, std::integer_sequence<int, Lane...>) {
-  return (magnitude_bits(coeffs[lane_sources<N, layout, Part::all>[Lane]]) | ...) == 0;
+  return ((bits_of(coeffs[lane_sources<N, layout, Part::all>[Lane]]) | ...) << 1) == 0;
 }
 template <int N, Layout layout, class S>
 ROTORLIN_INLINE bool are_zero(const S* coeffs) {

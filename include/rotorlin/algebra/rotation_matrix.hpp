@@ -144,34 +144,113 @@ SmallSquare<Scalar, N> rotation_matrix(const Scalar* r, int n) {
   }
 }
 
-/// The rotor of a 3 x 3 rotation: of 4 q q^T, which is linear in the matrix, the row with the largest
-/// diagonal entry (Shepperd, Quaternion from rotation matrix, 1978), made a unit.
+/// Four scalars, in a vector register where it has room for them.
+template <class Scalar, bool = (native_lanes<Scalar> >= 4)>
+struct FourOf {
+  Scalar lane[4];
+  FourOf() = default;
+  ROTORLIN_INLINE explicit FourOf(const Scalar& x) : lane{x, x, x, x} {}
+  ROTORLIN_INLINE FourOf(const Scalar& a, const Scalar& b, const Scalar& c, const Scalar& d)
+      : lane{a, b, c, d} {}
+  ROTORLIN_INLINE static FourOf load(const Scalar* from) { return {from[0], from[1], from[2], from[3]}; }
+  ROTORLIN_INLINE void store(Scalar* to) const { std::copy(lane, lane + 4, to); }
+  template <int... From>
+  ROTORLIN_INLINE static FourOf shuffle(const FourOf& a, const FourOf& b) {
+    return {(From < 4 ? a.lane[From & 3] : b.lane[From & 3])...};
+  }
+  ROTORLIN_INLINE friend FourOf operator+(const FourOf& a, const FourOf& b) {
+    return {a.lane[0] + b.lane[0], a.lane[1] + b.lane[1], a.lane[2] + b.lane[2], a.lane[3] + b.lane[3]};
+  }
+  ROTORLIN_INLINE friend FourOf operator-(const FourOf& a, const FourOf& b) {
+    return {a.lane[0] - b.lane[0], a.lane[1] - b.lane[1], a.lane[2] - b.lane[2], a.lane[3] - b.lane[3]};
+  }
+  ROTORLIN_INLINE friend FourOf operator*(const FourOf& a, const FourOf& b) {
+    return {a.lane[0] * b.lane[0], a.lane[1] * b.lane[1], a.lane[2] * b.lane[2], a.lane[3] * b.lane[3]};
+  }
+};
+template <class Scalar>
+struct FourOf<Scalar, true> {
+  Pack<Scalar, 4> lanes;
+  FourOf() = default;
+  ROTORLIN_INLINE explicit FourOf(Scalar x) : lanes{x, x, x, x} {}
+  ROTORLIN_INLINE explicit FourOf(const Pack<Scalar, 4>& pack) : lanes(pack) {}
+  ROTORLIN_INLINE static FourOf load(const Scalar* from) { return FourOf(detail::load<Scalar, 4>(from)); }
+  ROTORLIN_INLINE void store(Scalar* to) const { detail::store<Scalar, 4>(to, lanes); }
+  template <int... From>
+  ROTORLIN_INLINE static FourOf shuffle(const FourOf& a, const FourOf& b) {
+    return FourOf(__builtin_shufflevector(a.lanes, b.lanes, From...));
+  }
+  ROTORLIN_INLINE friend FourOf operator+(const FourOf& a, const FourOf& b) {
+    return FourOf(a.lanes + b.lanes);
+  }
+  ROTORLIN_INLINE friend FourOf operator-(const FourOf& a, const FourOf& b) {
+    return FourOf(a.lanes - b.lanes);
+  }
+  ROTORLIN_INLINE friend FourOf operator*(const FourOf& a, const FourOf& b) {
+    return FourOf(a.lanes * b.lanes);
+  }
+};
+
+/// The rotor of a 3 x 3 rotation, scalar part >= 0; false unless the matrix is one to rounding, which the
+/// caller is to look into: r is the rotor next to it then, but for its length.
+///
+/// K = 4 q q^T is linear in the matrix, and every row of it is a multiple of q. That of one of the larger
+/// diagonal entries is taken (Shepperd, Quaternion from rotation matrix, 1978): half a turn about axis i
+/// before, two signs of columns, makes it the first row. The other entries tell whether K has rank one, as
+/// rotations have it and nothing else. There are no branches, which random rotations would mislead.
 template <class Scalar>
 ROTORLIN_INLINE bool rotor_of_rotation(const SmallSquare<Scalar, 3>& m, Scalar* r) {
+  using Four = FourOf<Scalar>;
+  // of the six entries beside the diagonal and of the entries on it; lane 0 is empty
+  static constexpr Scalar upper_signs[4][4] = {{0, 1, 1, 1}, {0, -1, -1, -1}, {0, -1, -1, 1}, {0, 1, 1, -1}};
+  static constexpr Scalar lower_signs[4][4] = {{0, 1, 1, 1}, {0, -1, 1, 1}, {0, 1, -1, -1}, {0, -1, -1, -1}};
+  static constexpr Scalar diagonal_signs[4][4] = {
+      {0, 1, 1, 1}, {0, 1, -1, -1}, {0, -1, 1, -1}, {0, -1, -1, 1}};
+  static constexpr Scalar signs[4][4] = {{1, 1, 1, 1}, {-1, -1, 1, 1}, {-1, 1, 1, -1}, {-1, 1, -1, 1}};
   const Scalar* c = m.data();
-  const Scalar sum = c[4] + c[8], difference = c[4] - c[8];
-  // in the order 1, e23, e13, e12
-  const Scalar x = c[7] - c[5], y = c[6] - c[2], z = c[3] - c[1];
-  const Scalar xy = -(c[3] + c[1]), xz = c[6] + c[2], yz = -(c[7] + c[5]);
-  const Scalar rows[4][4] = {{1 + c[0] + sum, x, y, z},
-                             {x, 1 + c[0] - sum, xy, xz},
-                             {y, xy, 1 - c[0] + difference, yz},
-                             {z, xz, yz, 1 - c[0] - difference}};
-  // without branches, which random rotations would mislead
-  const int first = static_cast<int>(rows[1][1] > rows[0][0]);
-  const int second = 2 + static_cast<int>(rows[3][3] > rows[2][2]);
-  const Scalar largest_first = std::max(rows[0][0], rows[1][1]);
-  const Scalar largest_second = std::max(rows[2][2], rows[3][3]);
-  const Scalar* q = rows[first + (second - first) * static_cast<int>(largest_second > largest_first)];
-  const Scalar norm = std::sqrt((q[0] * q[0] + q[1] * q[1]) + (q[2] * q[2] + q[3] * q[3]));
-  const Scalar factor = std::copysign(Scalar(1), q[0]) / norm;
-  r[0] = factor * q[0];
-  r[1] = factor * q[3];
-  r[2] = factor * q[2];
-  r[3] = factor * q[1];
-  const Scalar determinant = c[0] * (c[4] * c[8] - c[7] * c[5]) + c[3] * (c[7] * c[2] - c[1] * c[8]) +
-                             c[6] * (c[1] * c[5] - c[4] * c[2]);
-  return determinant > Scalar(0);
+  const int negative = -static_cast<int>(c[8] < 0), second = static_cast<int>(c[0] <= c[4]),
+            third = -static_cast<int>(c[0] < -c[4]);
+  const int i = (negative & (1 + second)) | (~negative & third & 3);  // K_ii >= 1
+  const Four first = Four::load(c), middle = Four::load(c + 3), last = Four::load(c + 5);
+  const Four upper = Four::template shuffle<0, 2, 1, 4>(last, middle) * Four::load(upper_signs[i]);
+  const Four lower_signed = Four::load(lower_signs[i]);
+  const Four lower = Four::template shuffle<0, 4, 2, 1>(first, last) * lower_signed;
+  const Four diagonal =
+      Four::template shuffle<0, 0, 5, 7>(first, Four::template shuffle<0, 1, 6, 7>(middle, last)) *
+      Four::load(diagonal_signs[i]);
+  Four half = diagonal + Four::template shuffle<2, 3, 0, 1>(diagonal, diagonal);
+  const Four w = half + Four::template shuffle<1, 0, 3, 2>(half, half) + Four(1);
+  // in the order 1, e23, e13, e12, each lane i xor its own
+  const Four q = Four::template shuffle<0, 5, 6, 7>(w, upper - lower);
+  const Four squares = q * q;
+  constexpr Scalar pair_signs[4] = {0, 1, -1, 1}, no_first[4] = {0, 1, 1, 1};
+  const Four rest_of_diagonal = (w * (diagonal + diagonal + (Four(2) - w)) - squares) * Four::load(no_first);
+  const Four pairs = Four::template shuffle<0, 2, 3, 1>(q, q) * Four::template shuffle<0, 3, 1, 2>(q, q);
+  const Four rest = w * (upper + lower) + pairs * Four::load(pair_signs);
+  const Four rests = rest * rest + rest_of_diagonal * rest_of_diagonal;
+  const Four both = rests + Four::template shuffle<2, 3, 0, 1>(rests, rests);
+  Scalar lanes[4], total[4];
+  q.store(lanes);
+  both.store(total);
+  const Scalar* sign = signs[i];
+  const Scalar factor = std::copysign(Scalar(0.5), sign[0] * lanes[i]) / std::sqrt(lanes[0]);
+  r[0] = factor * (sign[0] * lanes[i]);
+  r[1] = factor * (sign[1] * lanes[3 ^ i]);
+  r[2] = factor * (sign[2] * lanes[2 ^ i]);
+  r[3] = factor * (sign[3] * lanes[1 ^ i]);
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+  return false;  // comparisons don't see NaN
+#else
+  constexpr Scalar rounding = 64 * std::numeric_limits<Scalar>::epsilon();
+  return total[0] + total[1] <= rounding * rounding;
+#endif
+}
+
+template <class Scalar>
+Scalar determinant(const SmallSquare<Scalar, 3>& m) {
+  const Scalar* c = m.data();
+  return c[0] * (c[4] * c[8] - c[7] * c[5]) + c[3] * (c[7] * c[2] - c[1] * c[8]) +
+         c[6] * (c[1] * c[5] - c[4] * c[2]);
 }
 
 /// The even coefficients of a rotation matrix in graded order, of the sign that falls out; false where the
@@ -228,21 +307,22 @@ template <class M>
 }
 
 /// Throws, in the name of `who`, unless a square matrix is orthogonal to the square root of the rounding
-/// unit.
+/// unit, and the determinant positive.
 template <class M>
-ROTORLIN_INLINE void check_orthogonal(const char* who, const M& matrix) {
+void check_rotation(const char* who, const M& matrix, const typename M::Scalar& determinant) {
   using Scalar = typename M::Scalar;
   const Scalar tolerance = std::sqrt(std::numeric_limits<Scalar>::epsilon());
-  bool orthogonal = true;  // without branches: nobody can predict rounding errors
+  bool orthogonal = true;
   for (Index j = 0; j < matrix.cols(); ++j) {
     for (Index i = 0; i <= j; ++i) {
-      orthogonal = orthogonal & (orthogonality_error(matrix, i, j) <= tolerance);
+      orthogonal = orthogonal && orthogonality_error(matrix, i, j) <= tolerance;
     }
   }
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
   orthogonal = orthogonal && detail::all_finite(matrix);  // comparisons don't see NaN
 #endif
   if (!orthogonal) throw_not_orthogonal(who, matrix);
+  if (determinant < Scalar(0)) throw_invalid(who, ": the determinant is -1, expected 1");
 }
 
 }  // namespace rotorlin::detail

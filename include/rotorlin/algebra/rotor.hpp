@@ -11,13 +11,13 @@
 #include <limits>
 #include <utility>
 
-#include "rotorlin/core/finite.hpp"
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/rotation_matrix.hpp"
 #include "rotorlin/algebra/vector.hpp"
 #include "rotorlin/algebra/versor.hpp"
+#include "rotorlin/core/finite.hpp"
 
 namespace rotorlin {
 
@@ -96,17 +96,17 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
     constexpr const char* who = "Rotor::from_rotation_matrix";
     const int n = static_cast<int>(matrix.rows());
     if (matrix.cols() != n || (N != Dynamic && n != N) || n > max_dimension) {
-      detail::throw_invalid(who, ": matrix of ", detail::shape(matrix), ", expected n x n, n <= ",
-                            max_dimension,
+      detail::throw_invalid(who, ": matrix of ", detail::shape(matrix),
+                            ", expected n x n, n <= ", max_dimension,
                             N == Dynamic ? std::string() : detail::concatenate(" with n = ", N));
     }
     return from_square(who, matrix.derived());
   }
 
-  /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that is
-  /// a division by the norm. From n = 4 on r r~ may have a part of grade 4. n = 4 and 5, in any signature: the
-  /// polar part r (r~ r)^(-1/2). n >= 6, Euclidean: the rotor of the rotation matrix nearest to v -> r v r~,
-  /// which is the nearest rotor up to the square of the drift.
+  /// The rotor next to an even element that has drifted from r r~ = 1, its length included. For n <= 3 that
+  /// is a division by the norm. From n = 4 on r r~ may have a part of grade 4. n = 4 and 5, in any signature:
+  /// the polar part r (r~ r)^(-1/2). n >= 6, Euclidean: the rotor of the rotation matrix nearest to v -> r v
+  /// r~, which is the nearest rotor up to the square of the drift.
   ///
   /// \throws std::domain_error where r has coefficients that are NaN or infinite;
   ///         std::invalid_argument where no rotor is near, and for n >= 6 in other signatures.
@@ -131,7 +131,8 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
       return (scaled / scaled.norm()).nearest_rotor();
     } else {
       if (!this->signature().is_euclidean()) {
-        detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(), ", expected n <= 5 or Cl(n)");
+        detail::throw_invalid("Rotor::normalized: rotor of ", this->signature(),
+                              ", expected n <= 5 or Cl(n)");
       }
       const Rotor<Scalar, N> euclidean(this->dimension(), this->coeffs());
       return {this->signature(), euclidean.normalized().coeffs()};
@@ -140,15 +141,19 @@ class Rotor : public detail::Element<Rotor, Part::even, Scalar, P, Q, R> {
 
  private:
   static Rotor from_square(const char* who, const RotationMatrix& matrix) {
-    detail::check_orthogonal(who, matrix);
     Rotor result(detail::Uninitialized{}, SignatureType(static_cast<int>(matrix.rows())));
-    if (!detail::rotor_of_rotation(matrix, result.coeffs().data())) {
-      detail::throw_invalid(who, ": the determinant is -1, expected 1");
+    if constexpr (N == 3) {
+      if (!detail::rotor_of_rotation(matrix, result.coeffs().data())) [[unlikely]] {
+        detail::check_rotation(who, matrix, detail::determinant(matrix));
+        result /= result.coeffs().norm();
+      }
+      return result;
+    } else {
+      detail::check_rotation(who, matrix, Scalar(1));
+      if (!detail::rotor_of_rotation(matrix, result.coeffs().data())) [[unlikely]]
+        detail::check_rotation(who, matrix, Scalar(-1));
+      return result[0] < Scalar(0) ? -result : result;
     }
-    if constexpr (N != 3) {
-      if (result[0] < Scalar(0)) return -result;
-    }
-    return result;
   }
 
   Rotor nearest_rotor() const {

@@ -184,6 +184,26 @@ void isoclinic_log(const Scalar* r, Scalar* b) {
   b[5] = g[0] - f[0];
 }
 
+/// Whether an algebra of four dimensions has one null vector and a definite rest, as projective geometry.
+template <class Algebra>
+inline constexpr bool is_projective = Algebra{}.r() == 1 && (Algebra{}.p() == 0 || Algebra{}.q() == 0);
+
+/// log(c + B + p) of a motor that turns, p^2 = 0: with B^2 = s + t and theta the angle of sine sqrt(-s) and
+/// cosine c, arg(x)/sin(arg(x)) = f + f' t, and 2 c p = t, so that b = f B + (1 - f c)/s p B. Where s is
+/// small, |p B| is at most |s| times the null part of b and the quotient may be off by rounding over s; where
+/// it is so small that p is rounding, by its power series.
+template <class Small, class Scalar>
+bool motor_log(const Small& algebra, const Scalar& c, const typename Small::Bivector& bivector,
+               const typename Small::Quadvector& p, const Scalar& s, Scalar* result) {
+  const Scalar sine = std::sqrt(-s), factor = angle_of(sine, c) / sine;
+  const Scalar series =
+      (Scalar(-35) + s * (Scalar(14) + s * (Scalar(-8) + s * Scalar(16) / Scalar(3)))) / Scalar(105);
+  const Scalar of_image = s > Scalar(-1e-4) ? series : (Scalar(1) - factor * c) / s;
+  const auto image = algebra.times(p, bivector);
+  for (std::size_t i = 0; i < bivector.size(); ++i) result[i] = factor * bivector[i] + of_image * image[i];
+  return is_finite(factor);
+}
+
 /// b = log(r) of a rotor; false where r is none of the exponentials of its algebra.
 template <int N, class Algebra, class Scalar>
 bool closed_log(const SmallAlgebra<N, Algebra, Scalar>& algebra, const Scalar* r, Scalar* b) {
@@ -202,6 +222,9 @@ bool closed_log(const SmallAlgebra<N, Algebra, Scalar>& algebra, const Scalar* r
                                   [](const Scalar& x) { return x * x < std::numeric_limits<Scalar>::min(); });
     typename Small::Quadvector p{};
     if constexpr (N >= 4) std::copy_n(r + 1 + bivector.size(), p.size(), p.begin());
+    if constexpr (N == 4 && Algebra::is_static && is_projective<Algebra>) {
+      if (c > Scalar(0) ? s < Scalar(0) : s < Scalar(-0.06)) return motor_log(algebra, c, bivector, p, s, b);
+    }
     const Scalar p_square = algebra.quad_square(p);
     if (zero && c < Scalar(0) && !(p_square > Scalar(0.5))) {  // -1: a full turn of any plane
       const auto plane = basis_plane(algebra, nullptr, 0);

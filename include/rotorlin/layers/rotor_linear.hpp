@@ -186,7 +186,7 @@ Matrix<S> RotorLinear<S>::to_dense() const {
 
 template <class S>
 std::vector<RotorPlanes<S>> RotorLinear<S>::planes() const {
-  const Weights& rotors = weights(false, "planes");
+  const Weights& rotors = weights(true, "planes");
   std::vector<RotorPlanes<S>> result;
   for (Index pair = 0; pair < num_pairs(); ++pair) {
     const Index chunks = pair / options_.width;

@@ -46,8 +46,9 @@ class RotorWeights {
   void make(const RotorChunking<S>& shape, const S* parameters, bool adjoint) {
     const auto pairs = static_cast<std::size_t>(shape.pairs());
     const bool single = shape.single_rotor;
-    left_.resize(pairs);
-    if (!single) right_.resize(pairs);
+    const std::size_t kept = adjoint ? pairs : 1;  // only gradients ask for planes
+    left_.resize(kept);
+    if (!single) right_.resize(kept);
     even_left_.resize(shape.chunk / 2);
     even_right_.resize(shape.chunk / 2);
     if (bivector_.dimension() != shape.n) bivector_ = Bivector<Wide<S>, Dynamic>(shape.n);
@@ -59,9 +60,11 @@ class RotorWeights {
       weights.resize(pairs);
       for (std::size_t p = 0; p < pairs; ++p) {
         const Index offset = static_cast<Index>(p) * shape.bivector_size();
-        decompose(parameters + offset, left_[p], even_left_);
-        if (!single) decompose(parameters + shape.right_offset() + offset, right_[p], even_right_);
-        if (K::single_rotor_only) rotation_of(left_[p]);
+        Decomposition& left = left_[adjoint ? p : 0];
+        decompose(parameters + offset, left, even_left_);
+        if (!single)
+          decompose(parameters + shape.right_offset() + offset, right_[adjoint ? p : 0], even_right_);
+        if (K::single_rotor_only) rotation_of(left);
         const RotorPair<Wide<S>> pair{shape.n, even_left_.data(), (single ? even_left_ : even_right_).data(),
                                       rotation_.data()};
         K::prepare(pair, static_cast<Wide<S>>(alpha[p]), adjoint, weights[p], memory_);
@@ -70,7 +73,7 @@ class RotorWeights {
     if (dense_layer) make_dense(shape, alpha);
   }
 
-  /// The planes of rotor pair p; a single rotor has only left ones.
+  /// The planes of rotor pair p, made with `adjoint`; a single rotor has only left ones.
   const Decomposition& left(Index p) const { return left_[static_cast<std::size_t>(p)]; }
   const Decomposition& right(Index p) const { return right_[static_cast<std::size_t>(p)]; }
 
