@@ -18,8 +18,9 @@
 #include "common/output.hpp"
 #include "common/table.hpp"
 #include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/io/safetensors.hpp"
+#include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "spool.hpp"
-#include "stored_group.hpp"
 
 namespace examples {
 
@@ -67,7 +68,7 @@ class GroupFiles {
     }
     const rotorlin::GroupReport& report = group.report;
     rotorlin::SafetensorsWriter writer;
-    write_group(writer, layers, dtype);
+    rotorlin::write_shared_layers(writer, layers, {.dtype = dtype});
     writer.set_metadata(report_key, nlohmann::json({{"members", report.members},
                                                     {"rank", report.size.rank},
                                                     {"nonzeros", report.size.nonzeros},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files, and the
-/// compression of layers through shared dictionaries.
+/// Everything: the algebra, its exponential, the layers made of rotors, their training and their files, and
+/// the compression of layers through shared dictionaries.
 #pragma once
 
 #include "rotorlin/algebra/aliases.hpp"
@@ -73,6 +73,7 @@
 #include "rotorlin/geopair/refit.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
+#include "rotorlin/geopair/support_solver.hpp"
 #include "rotorlin/geopair/sylvester.hpp"
 #include "rotorlin/io/dtype.hpp"
 #include "rotorlin/io/file.hpp"
@@ -105,6 +106,7 @@
 #include "rotorlin/layers/rotor_linear.hpp"
 #include "rotorlin/layers/rotor_network.hpp"
 #include "rotorlin/layers/serialization.hpp"
+#include "rotorlin/layers/shared_dictionary.hpp"
 #include "rotorlin/layers/shared_dictionary_file.hpp"
 #include "rotorlin/layers/shared_dictionary_linear.hpp"
 #include "rotorlin/layers/state_dict.hpp"
