@@ -7,7 +7,9 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "checkpoint_files.hpp"
 #include "common/output.hpp"
@@ -16,6 +18,7 @@
 #include "grams.hpp"
 #include "group_files.hpp"
 #include "rotorlin/core/workers.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/geopair/method.hpp"
 #include "size_report.hpp"
@@ -70,19 +73,28 @@ Index residual_width(const std::vector<Slot>& slots) {
 /// F32.
 DType store_as(DType dtype, CompressedGroup& group, const Checkpoint& checkpoint, const GramFiles& grams) {
   if (dtype == DType::f32) return dtype;
-  std::vector<SharedDictionaryLinear<float>> layers = rounded(group.layers, dtype);
+  std::vector<NamedSharedLayer<float>> layers;
+  for (std::size_t m = 0; m < group.layers.size(); ++m)
+    layers.push_back({group.layer_reports[m].name, group.layers[m]});
+  try {
+    layers = rounded_layers(layers, {.dtype = dtype});
+  } catch (const std::domain_error&) {  // a value beyond the range of F16
+    return DType::f32;
+  }
   std::vector<double> errors;
   for (std::size_t m = 0; m < layers.size(); ++m) {
     const std::size_t slot = group.members[m];
     const Matrix<double> gram = grams.files.at(checkpoint.slots()[slot].reads)->matrix<double>("gram"),
                          weight = checkpoint.weight(slot);
-    const Matrix<double> missing = weight - layers[m].to_dense().cast<double>();
+    const Matrix<double> missing = weight - layers[m].layer.to_dense().cast<double>();
     const double all = output_energy(weight, gram), before = group.layer_reports[m].relative_error;
     errors.push_back(all > 0 ? std::sqrt(output_energy(missing, gram) / all) : before);
     if (!(errors[m] <= std::hypot(1.02 * before, 0.005))) return DType::f32;
   }
-  group.layers = std::move(layers);
-  for (std::size_t m = 0; m < errors.size(); ++m) group.layer_reports[m].relative_error = errors[m];
+  for (std::size_t m = 0; m < errors.size(); ++m) {
+    group.layers[m] = std::move(layers[m].layer);
+    group.layer_reports[m].relative_error = errors[m];
+  }
   return dtype;
 }
 

@@ -17,9 +17,10 @@
 #include "checkpoint.hpp"
 #include "common/output.hpp"
 #include "common/table.hpp"
+#include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/compression.hpp"
+#include "rotorlin/io/safetensors.hpp"
 #include "spool.hpp"
-#include "stored_group.hpp"
 
 namespace examples {
 
@@ -67,7 +68,7 @@ class GroupFiles {
     }
     const rotorlin::GroupReport& report = group.report;
     rotorlin::SafetensorsWriter writer;
-    write_group(writer, layers, dtype);
+    rotorlin::write_shared_layers(writer, layers, {.dtype = dtype});
     writer.set_metadata(report_key, nlohmann::json({{"members", report.members},
                                                     {"rank", report.size.rank},
                                                     {"nonzeros", report.size.nonzeros},

@@ -7,6 +7,7 @@
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
 #include "parts.hpp"
+#include "rotorlin/geopair/recipes.hpp"
 
 namespace examples {
 
@@ -77,52 +78,15 @@ void plot_methods(const Setup& setup, double uncompressed) {
 
 }  // namespace
 
-std::vector<std::string> method_names() {
-  return {"plain_svd",      "svd_llm",
-          "basis_sharing",  "sparse_single",
-          "geopair_dense",  "geopair_dense_identity",
-          "geopair_sparse", "geopair_groups_inputs",
-          "geopair_groups"};
-}
+std::vector<std::string> method_names() { return rotorlin::recipe_names(); }
 
 Recipe recipe(const Setup& setup, const std::string& method, double ratio) {
-  Recipe result{.method = method, .options = {}};
-  rotorlin::CompressorOptions& options = result.options;
-  options.ratio = ratio;
-  options.iterations = setup.iterations;
-  const auto pairs_by_gain = [&] {
-    options.pairing = Pairing::gain;
-    options.across_types = true;
-    options.group_size = 2;
-  };
-  if (method == "plain_svd") {
-    options.method = CompressionMethod::plain_svd;
-  } else if (method == "svd_llm") {
-    options.method = CompressionMethod::svd_llm;
-  } else if (method == "basis_sharing") {
-    options.method = CompressionMethod::basis_sharing;
-  } else if (method == "sparse_single") {
-    options.method = CompressionMethod::sparse_single;
-  } else if (method == "geopair_dense") {
-    options.method = CompressionMethod::geopair_dense;
-    options.iterations = 30;
-    pairs_by_gain();
-  } else if (method == "geopair_dense_identity") {
-    options.method = CompressionMethod::geopair_dense;
-    options.identity_gauge = true;
-    options.iterations = 30;
-    options.eta = 0.1;
-    result.refit = true;
-    pairs_by_gain();
-  } else if (method == "geopair_sparse") {
-    result.output_side = true;
-    pairs_by_gain();
-  } else if (method == "geopair_groups_inputs") {
-  } else if (method == "geopair_groups") {
-    result.output_side = true;
-  } else {
-    rotorlin::detail::throw_invalid("recipe: no method '", method, "'");
-  }
+  const rotorlin::Recipe named = rotorlin::recipe(method, ratio);
+  Recipe result{.method = method, .options = named.options};
+  result.output_side = named.share_outputs;
+  result.refit = method == "geopair_dense_identity";
+  const bool dense_pairs = named.options.method == CompressionMethod::geopair_dense;
+  result.options.iterations = dense_pairs ? 30 : setup.iterations;
   return result;
 }
 

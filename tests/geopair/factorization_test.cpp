@@ -343,7 +343,8 @@ TEST_CASE("Groups and options that make no sense are refused", "[geopair][factor
   CHECK_THROWS_AS(rotorlin::factorize(group, sized(2), &start), std::invalid_argument);
 }
 
-TEST_CASE("Small sparse problems end near the best that many starts find", "[geopair][factorize]") {
+TEST_CASE("Small sparse problems are searched: below what many starts find", "[geopair][factorize]") {
+  double found = 0, best = 0;
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     CAPTURE(seed);
     LayerGroup group(8);
@@ -353,14 +354,14 @@ TEST_CASE("Small sparse problems end near the best that many starts find", "[geo
     }
     rotorlin::FactorizationOptions options = sized(9, 3);
     options.iterations = 30;
-    const double found = rotorlin::factorize(group, options).objective;
+    const double searched = rotorlin::factorize(group, options).objective;
     options.starts = 1;
     options.exchange = false;
-    const double plain = rotorlin::factorize(group, options).objective;
+    CHECK(searched < 0.75 * rotorlin::factorize(group, options).objective);
     options.exchange = true;
     options.starts = 20;
-    const double best = rotorlin::factorize(group, options).objective;
-    CHECK(found < 0.9 * plain);
-    CHECK(found < 1.25 * best);
+    best += rotorlin::factorize(group, options).objective;
+    found += searched;
   }
+  CHECK(found < 0.72 * best);  // 0.62; 0.82 without the search from the best
 }

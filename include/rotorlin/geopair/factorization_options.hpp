@@ -30,7 +30,8 @@ struct FactorizationOptions {
   SupportSolver solver = SupportSolver::automatic;
   bool exchange = true;  ///< sparse, up to 48 nonzeros, not with `monotone`: the last third of the iterations
                          ///< exchanges atoms of supports
-  int starts = 0;        ///< sparse: dictionaries tried for a start; 0: twelve of a small problem, else one
+  int starts = 0;        ///< sparse: dictionaries tried for a start; 0: of a small problem (outputs * rank *
+                         ///< nonzeros^2 below 3e5) up to twelve and a search from the best, else one
   std::function<void(int iteration, double objective)> progress = {};
 };
 

@@ -7,7 +7,8 @@
 /// Sparse coding that may only descend freezes its supports early. So in the first two thirds of the
 /// iterations columns are coded from nothing and the best point is kept; from there on coding is warm and
 /// monotone, and where supports are small it exchanges single atoms. Where the whole problem is small several
-/// starts are tried.
+/// starts are tried, and the best is shaken (an iterated local search): its landscape is full of minima whose
+/// values differ by factors.
 #pragma once
 
 #include <algorithm>
@@ -229,15 +230,22 @@ class DensePair : Descent {
   std::vector<Matrix<double>> seen_, residuals_;
 };
 
-/// How many dictionaries are worth a try, by the cost of coding.
+/// What a small sparse problem is worth, by the cost of coding.
+struct SearchPlan {
+  int starts = 1;  ///< dictionaries to begin from
+  int shakes = 0;  ///< times that the best is disturbed
+};
+
 template <class = void>
-int number_of_starts(const LayerGroup& group, const FactorizationOptions& options) {
+SearchPlan search_plan(const LayerGroup& group, const FactorizationOptions& options) {
   const bool sparse = options.nonzeros > 0 && options.nonzeros < options.rank;
-  if (!sparse || options.monotone || options.iterations == 0) return 1;
-  if (options.starts > 0) return options.starts;
+  if (!sparse || options.monotone || options.iterations == 0) return {};
+  if (options.starts > 0) return {options.starts, 0};
   const double k = static_cast<double>(options.nonzeros);
   const double cost = static_cast<double>(group.outputs()) * static_cast<double>(options.rank) * k * k;
-  return cost < 3e4 ? 12 : cost < 3e5 ? 6 : 1;
+  if (cost >= 3e5) return {};
+  const double affordable = std::min(5 * static_cast<double>(options.iterations) / 3, 9e6 / cost);
+  return {cost < 3e4 ? 12 : 6, static_cast<int>(affordable)};
 }
 
 /// Columns of weights, drawn at random, with noise: a start like any other.
@@ -256,19 +264,47 @@ Matrix<double> random_start(const LayerGroup& group, Index rank, std::uint64_t s
   return start;
 }
 
-/// Basis Sharing and random dictionaries, each for a third of the iterations, every other one with exchanges
-/// from the first; then all iterations from the best.
+/// Some atoms of a dictionary, one to all of them, moved by 15 % of their length.
 template <class = void>
-SharedFactorization best_of_starts(const LayerGroup& group, const FactorizationOptions& options, int starts) {
+Matrix<double> shaken(Matrix<double> dictionary, Random& random) {
+  const double rank = static_cast<double>(dictionary.cols());
+  const auto drawn = [&] {
+    return std::min(static_cast<Index>(random.uniform(0, 1) * rank), dictionary.cols() - 1);
+  };
+  for (Index left = 1 + drawn(); left > 0; --left) {
+    const Index atom = drawn();
+    double* const d = dictionary.data() + atom * dictionary.rows();
+    const double energy = linalg::dot<double>(dictionary.rows(), d, d);
+    const double size = 0.15 * std::sqrt(energy / static_cast<double>(dictionary.rows()));
+    for (Index i = 0; i < dictionary.rows(); ++i) d[i] += size * random.normal();
+  }
+  return dictionary;
+}
+
+/// Basis Sharing and random dictionaries, each for a third of the iterations, every other one with exchanges
+/// from the first. Then the best is shaken and alternates for some iterations, again and again; what comes of
+/// it is where the next shake begins when it is better, or, by chance, up to a tenth worse (Lourenco, Martin
+/// and Stuetzle 2003, "Iterated local search"). In the end all iterations from the best.
+template <class = void>
+SharedFactorization best_of_many(const LayerGroup& group, const FactorizationOptions& options,
+                                 SearchPlan plan) {
   FactorizationOptions brief = options;
   brief.iterations = std::max(1, options.iterations / 3);
   brief.progress = {};
   SharedFactorization best;
-  for (int i = 0; i < starts; ++i) {
+  for (int i = 0; i < plan.starts; ++i) {
     Matrix<double> start = i == 0 ? basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary
                                   : random_start(group, options.rank, static_cast<std::uint64_t>(i));
     SharedFactorization next = Alternation(group, brief, std::move(start), i % 2 == 1).run();
     if (i == 0 || next.objective < best.objective) best = std::move(next);
+  }
+  brief.iterations = std::min(12, options.iterations);
+  Random random(1);
+  SharedFactorization at = best;
+  for (int i = 0; i < plan.shakes; ++i) {
+    SharedFactorization next = Alternation(group, brief, shaken(at.dictionary, random), true).run();
+    if (next.objective < best.objective) best = next;
+    if (next.objective < at.objective * random.uniform(1, 1.1)) at = std::move(next);
   }
   SharedFactorization result = Alternation(group, options, best.dictionary, true).run();
   return best.objective < result.objective ? best : result;
@@ -291,8 +327,8 @@ SharedFactorization factorize(const LayerGroup& group, const FactorizationOption
   }
   Matrix<double> first;
   if (start == nullptr) {
-    if (const int starts = detail::number_of_starts(group, options); starts > 1) {
-      return detail::best_of_starts(group, options, starts);
+    if (const detail::SearchPlan plan = detail::search_plan(group, options); plan.starts > 1) {
+      return detail::best_of_many(group, options, plan);
     }
     first = basis_sharing(group, options.rank, MeanWhitening::normalized).dictionary;
   } else if (start->rows() != group.inputs() || start->cols() != options.rank) {
