@@ -7,6 +7,7 @@
 #include "rotorlin/algebra/aliases.hpp"
 #include "rotorlin/algebra/bivector.hpp"
 #include "rotorlin/algebra/blades.hpp"
+#include "rotorlin/algebra/duality.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/lane_product.hpp"
 #include "rotorlin/algebra/matrix_product.hpp"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rotorlin/algebra/bivector.hpp"
+#include "rotorlin/algebra/duality.hpp"
 #include "rotorlin/algebra/element.hpp"
 #include "rotorlin/algebra/products.hpp"
 #include "rotorlin/algebra/rotor.hpp"

@@ -370,43 +370,4 @@ requires(A::part != B::part) auto operator-(const A& a, const B& b) {
   return Sum(a) - Sum(b);
 }
 
-/// a I, where I = e_12...n: the inverse of `dual`.
-/// \throws std::invalid_argument in degenerate algebras (r > 0), where I has no inverse: use `complement`.
-template <AlgebraElement A>
-auto undual(const A& a) {
-  if (a.signature().r() > 0) {
-    detail::throw_invalid("dual: the pseudoscalar of ", a.signature(), " has no inverse; use complement");
-  }
-  typename detail::ElementRebind<A>::template type<Part::all> result(a.signature());
-  const detail::Blades from = a.blades(), to = result.blades();
-  const unsigned all = (1u << a.dimension()) - 1u;
-  for (Index i = 0; i < from.size; ++i) {
-    const unsigned blade = from.mask[i];
-    result[to.index[all ^ blade]] =
-        a.signature().product_sign(blade, all) > 0 ? a[i] : typename A::Scalar(-a[i]);
-  }
-  return result;
-}
-/// The dual a I^-1, of grade n - k for grade k.
-/// \throws std::invalid_argument in degenerate algebras, as `undual` does.
-template <AlgebraElement A>
-auto dual(const A& a) {
-  const unsigned all = (1u << a.dimension()) - 1u;
-  return undual(a.signature().product_sign(all, all) > 0 ? a : -a);
-}
-/// The right complement, in any signature: linear, with e ^ complement(e) = I for every basis blade e.
-template <AlgebraElement A>
-auto complement(const A& a) {
-  using M = typename detail::ElementRebind<A>::template type<Part::all>;
-  using Scalar = typename A::Scalar;
-  M result(a.signature());
-  const detail::Blades from = a.blades(), to = result.blades();
-  const unsigned all = (1u << a.dimension()) - 1u;
-  for (Index i = 0; i < from.size; ++i) {
-    const unsigned blade = from.mask[i];
-    result[to.index[all ^ blade]] = reorder_sign(blade, all ^ blade) > 0 ? a[i] : Scalar(-a[i]);
-  }
-  return result;
-}
-
 }  // namespace rotorlin
