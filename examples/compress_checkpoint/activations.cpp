@@ -12,6 +12,7 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/finite.hpp"
+#include "rotorlin/io/json.hpp"
 #include "rotorlin/io/npy.hpp"
 #include "rotorlin/io/safetensors.hpp"
 #include "rotorlin/linalg/gram_accumulator.hpp"
