@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <rotorlin/rotorlin.hpp>
+// Compiled without run-time type information (CMakeLists.txt).
+#include "compress.hpp"
 
-std::size_t blades_elsewhere(int n) { return rotorlin::blade_table(n).mask.size(); }
+std::size_t compressed_elsewhere() { return compress_two_layers(); }

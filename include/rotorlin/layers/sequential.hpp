@@ -28,11 +28,17 @@ namespace rotorlin {
 
 namespace detail {
 
+/// One address for each type: what `dynamic_cast` would tell, without run-time type information.
+template <class T>
+inline char type_tag = 0;
+
 /// A layer of any type behind one interface.
 template <class S>
 class SequentialPart {
  public:
   struct Workspace {
+    const void* tag;  ///< of the layer's type
+    explicit Workspace(const void* of_type) : tag(of_type) {}
     virtual ~Workspace() = default;
   };
 
@@ -44,6 +50,7 @@ class SequentialPart {
   virtual Eigen::Map<VectorX<S>> gradients() = 0;
   virtual std::string type() const = 0;
   virtual Description describe() const = 0;
+  virtual const void* tag() const = 0;
   virtual const void* layer() const = 0;
   /// Makes `workspace` one of this layer's type where it is not.
   virtual void prepare(std::unique_ptr<Workspace>& workspace) const = 0;
@@ -58,6 +65,7 @@ class SequentialPartOf final : public SequentialPart<typename L::Scalar> {
   using Part = SequentialPart<S>;
   using Workspace = typename Part::Workspace;
   struct OwnWorkspace final : Workspace {
+    OwnWorkspace() : Workspace(&type_tag<L>) {}
     typename L::Workspace of_layer;
   };
 
@@ -71,6 +79,7 @@ class SequentialPartOf final : public SequentialPart<typename L::Scalar> {
   }
   Eigen::Map<VectorX<S>> gradients() override { return {layer_.gradients().data(), layer_.num_parameters()}; }
   std::string type() const override { return L::type_name; }
+  const void* tag() const override { return &type_tag<L>; }
   const void* layer() const override { return &layer_; }
   Description describe() const override {
     if constexpr (DescribedLayer<L>) {
@@ -80,7 +89,7 @@ class SequentialPartOf final : public SequentialPart<typename L::Scalar> {
     }
   }
   void prepare(std::unique_ptr<Workspace>& workspace) const override {
-    if (dynamic_cast<OwnWorkspace*>(workspace.get()) == nullptr) workspace = std::make_unique<OwnWorkspace>();
+    if (workspace == nullptr || workspace->tag != &type_tag<L>) workspace = std::make_unique<OwnWorkspace>();
   }
   void forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const override {
     layer_.forward(x, y, static_cast<OwnWorkspace&>(workspace).of_layer);
@@ -174,7 +183,7 @@ class Sequential {
   template <Layer L>
   L layer(std::size_t k) const {
     check_number("layer", k);
-    if (dynamic_cast<const detail::SequentialPartOf<L>*>(parts_[k].get()) == nullptr) {
+    if (parts_[k]->tag() != &detail::type_tag<L>) {
       detail::throw_invalid(type_name, "::layer: layer ", k, " is a ", parts_[k]->type(), ", expected a ",
                             L::type_name);
     }
