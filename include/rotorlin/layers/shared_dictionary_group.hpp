@@ -115,7 +115,8 @@ class SharedDictionaryGroup {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       detail::check_forward(*layers_[i], x, outputs[i]);
       for (std::size_t k = 0; k < outputs.size(); ++k) {
-        if (k != i) detail::check_own_memory(*layers_[k], "forward", "y", outputs[i]);
+        if (k != i)
+          detail::check_own_memory<S>(detail::LayerFacts<S>(*layers_[k]), "forward", "y", outputs[i]);
         if (k < i && detail::share_memory(outputs[i], outputs[k])) {
           detail::throw_invalid(type_name, "::forward: outputs ", k, " and ", i,
                                 " share the same memory, expected memory of its own for each");
