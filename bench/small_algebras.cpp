@@ -27,7 +27,8 @@ constexpr std::size_t count = 512;
 /// Nanoseconds an operation, the least of each side.
 template <class Ours, class Other>
 std::pair<double, double> least_times(Ours ours, Other other) {
-  bench::Repeated our_runs(std::move(ours), 1e-4), other_runs(std::move(other), 1e-4);
+  bench::Repeated our_runs(std::move(ours), 1e-4);
+  bench::Repeated other_runs(std::move(other), 1e-4);
   double least = 1e300, other_least = 1e300;
   for (int round = 0; round < 60; ++round) {
     least = std::min(least, our_runs.microseconds());
