@@ -33,14 +33,14 @@ class SafetensorsHeaderEvents : public JsonEvents {
   SafetensorsHeaderEvents(SafetensorsHeader& header, std::size_t value_bytes)
       : header_(header), value_bytes_(value_bytes) {}
 
-  bool null() {
+  bool null() override {
     if (place_ == Place::root && name_ == metadata_key) return true;
     return scalar("null");
   }
-  bool boolean(bool value) { return scalar(value); }
-  bool number_integer(json::number_integer_t value) { return scalar(value); }
-  bool number_float(json::number_float_t value, const std::string&) { return scalar(value); }
-  bool number_unsigned(json::number_unsigned_t value) {
+  bool boolean(bool value) override { return scalar(value); }
+  bool number_integer(json::number_integer_t value) override { return scalar(value); }
+  bool number_float(json::number_float_t value, const std::string&) override { return scalar(value); }
+  bool number_unsigned(json::number_unsigned_t value) override {
     if (place_ != Place::list) return scalar(value);
     if (value > static_cast<std::uint64_t>(std::numeric_limits<Index>::max())) fail_count(value);
     if (list_->size() == most_dimensions) fail_entry(field_, " holds more than ", most_dimensions, " counts");
@@ -48,7 +48,7 @@ class SafetensorsHeaderEvents : public JsonEvents {
     return true;
   }
 
-  bool string(std::string& text) {
+  bool string(std::string& text) override {
     if (place_ == Place::metadata) {
       if (!header_.metadata.emplace(name_, std::move(text)).second) fail_twice(name_);
       return true;
@@ -59,7 +59,7 @@ class SafetensorsHeaderEvents : public JsonEvents {
     return true;
   }
 
-  bool key(std::string& text) {
+  bool key(std::string& text) override {
     if (place_ == Place::entry) {
       field_ = std::move(text);
       for (const auto& [field, seen] : {std::pair("dtype", &seen_.dtype), std::pair("shape", &seen_.shape),
@@ -74,7 +74,7 @@ class SafetensorsHeaderEvents : public JsonEvents {
     return true;
   }
 
-  bool start_object(std::size_t) {
+  bool start_object(std::size_t) override {
     if (place_ == Place::before) return go(Place::root);
     if (place_ == Place::root) {
       if (name_ == metadata_key) return go(Place::metadata);
@@ -85,7 +85,7 @@ class SafetensorsHeaderEvents : public JsonEvents {
     }
     return start_skipped("object");
   }
-  bool start_array(std::size_t) {
+  bool start_array(std::size_t) override {
     if (place_ == Place::entry && is_list_field()) {
       list_ = field_ == "shape" ? &shape_ : &offsets_;
       return go(Place::list);
@@ -93,14 +93,14 @@ class SafetensorsHeaderEvents : public JsonEvents {
     return start_skipped("list");
   }
 
-  bool end_array() { return place_ == Place::list ? go(Place::entry) : end_skipped(); }
-  bool end_object() {
+  bool end_array() override { return place_ == Place::list ? go(Place::entry) : end_skipped(); }
+  bool end_object() override {
     if (place_ == Place::skipped) return end_skipped();
     if (place_ == Place::entry) finish_entry();
     return go(place_ == Place::root ? Place::before : Place::root);
   }
 
-  bool parse_error(std::size_t, const std::string&, const json::exception& error) {
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
     fail_text(json_message(error));
   }
 
@@ -205,9 +205,8 @@ SafetensorsHeader read_safetensors_header(std::string_view text, std::size_t val
   SafetensorsHeader header;
   SafetensorsHeaderEvents events(header, value_bytes);
   if (!text.starts_with('{')) throw_runtime("offset 8: the header is not valid: does not begin with '{'");
-  if (text.find('\0') != text.npos)
-    throw_runtime("offset 8: the header is not valid: a zero byte");  // which the parser takes for the end
-  nlohmann::json::sax_parse(text, &events);
+  if (text.find('\0') != text.npos) throw_runtime("offset 8: the header is not valid: a zero byte");
+  read_json_events(text, events);
   return header;
 }
 
