@@ -183,12 +183,12 @@ TEST_CASE("Groups are found by type, by neighbourhood and by measure", "[geopair
 }
 
 TEST_CASE("Results do not depend on the number of threads", "[geopair][compressor]") {
-  const Model model = blocks(3);
+  const Model model = blocks(2);
   for (const CompressionMethod method :
        {CompressionMethod::geopair_dense, CompressionMethod::geopair_sparse}) {
     CompressorOptions options{.ratio = 0.4, .method = method, .group_size = 2};
     options.budget = BudgetAllocation::global;
-    options.iterations = 6;
+    options.iterations = 2;
     const CompressionResult one = model.compressor.compress(options);
     options.threads = 3;
     double last = 0;
