@@ -6,6 +6,7 @@
 #include <numbers>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "support/direct.hpp"
 #include "support/layer_laws.hpp"
@@ -360,4 +361,62 @@ TEST_CASE("float agrees with double") {
     const Matrix<double> y = exact.forward(Matrix<double>(x.cast<double>()));
     CHECK((layer.forward(x).cast<double>() - y).norm() < 4e-6 * y.norm());
   }
+}
+
+TEST_CASE("A layer whose parameters stand still goes through its matrix where that is faster", "[layers]") {
+  // 64 pairs of 2^6 on 64 features: far more work than the matrix.
+  RotorLinear<double> layer(64, 64, {.width = 64, .seed = 5});
+  const Matrix<double> x = random_batch<double>(64, 40, 3);
+  RotorLinear<double> forbidden(64, 64, {.width = 64, .seed = 5, .matrix_bytes = 64 * 64 * 8 - 1});
+  CHECK(layer.forward_kernel(40) == Kernel::dense);
+  CHECK(layer.kernel() == Kernel::spinor);
+  CHECK(forbidden.forward_kernel(40) == Kernel::spinor);
+  CHECK(RotorLinear<double>(64, 64, {.width = 64, .kernel = Kernel::spinor}).forward_kernel(40) ==
+        Kernel::spinor);
+  CHECK(RotorLinear<float>(2048, 2048).forward_kernel(1) == Kernel::spinor);
+  CHECK(RotorLinear<float>(2048, 2048).forward_kernel(256) == Kernel::spinor);
+  CHECK_THROWS_WITH(RotorLinear<float>(8, 8, {.matrix_bytes = -1}), Contains("matrix_bytes = -1"));
+
+  const auto check = [&](RotorLinear<double>& l) {
+    forbidden.parameters() = l.parameters();
+    const Matrix<double> expected = forbidden.forward(x);
+    for (int i = 0; i < 5; ++i)  // on both sides of the moment in which the matrix is made
+      CHECK((l.forward(x) - expected).norm() <= 1e-13 * expected.norm());
+    CHECK((l.forward(x.leftCols(1)) - expected.leftCols(1)).norm() <= 1e-13 * expected.norm());
+  };
+  check(layer);
+  for (const Index i : {Index{0}, layer.alpha_offset() + 1, layer.num_parameters() - 1}) {  // the last: bias
+    layer.parameters()[i] += 0.5;
+    check(layer);
+  }
+  layer.prepare();
+  check(layer);
+  RotorLinear<double> copy = layer;
+  check(copy);
+  copy.parameters()[3] = -1;
+  copy = layer;
+  check(copy);
+  RotorLinear<double> moved = std::move(copy);
+  check(moved);
+  layer.bias()[7] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(layer.forward(x), std::domain_error);
+  layer.bias()[7] = 0;
+  layer.parameters()[0] = std::numeric_limits<double>::infinity();
+  CHECK_THROWS_AS(layer.forward(x), std::domain_error);
+  CHECK_THROWS_AS(layer.prepare(), std::domain_error);
+  layer.parameters()[0] = 0;
+  check(layer);
+
+  // First calls of several threads at once.
+  const RotorLinear<double> fresh = layer;
+  const Matrix<double> expected = forbidden.forward(x);
+  std::vector<double> errors(4, 1.0);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < errors.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 4; ++i) errors[t] = (fresh.forward(x) - expected).norm() / expected.norm();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const double error : errors) CHECK(error <= 1e-13);
 }

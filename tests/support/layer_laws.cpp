@@ -286,6 +286,7 @@ struct LayerLaws {
       copy.zero_gradients();
     };
     step(batch);
+    for (Index i = 0; i < in; ++i) step(1);  // by then a layer has made what it makes for parameters that stay
     const long before = allocations();
     for (int i = 0; i < 3; ++i) {
       step(batch);

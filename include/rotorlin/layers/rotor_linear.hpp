@@ -28,6 +28,7 @@
 #include "rotorlin/layers/rotor/chunking.hpp"
 #include "rotorlin/layers/rotor/options.hpp"
 #include "rotorlin/layers/rotor/pass.hpp"
+#include "rotorlin/layers/rotor/standing_matrix.hpp"
 #include "rotorlin/layers/rotor/weights.hpp"
 #include "rotorlin/sandwich/kernel.hpp"
 
@@ -86,6 +87,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   Index bivector_size() const { return shape_.bivector_size(); }
   /// The kernel in use; never `automatic`.
   Kernel kernel() const { return shape_.kernel; }
+  /// What `forward` of `batch` samples goes through once parameters stand still: the kernel, or `dense` where
+  /// the layer's matrix is faster, fits into options().matrix_bytes, and no kernel was named. The matrix is
+  /// made when in_features samples have gone through with the same parameters.
+  Kernel forward_kernel(Index batch) const;
 
   /// n(n-1)/2 x num_pairs() views into the parameters; for a single rotor the right ones are the left ones.
   Eigen::Map<Matrix<S>> bivectors_left() { return {this->parameters().data(), bivector_size(), num_pairs()}; }
@@ -110,9 +115,10 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   /// What an output feature is divided by (out values).
   VectorX<S> divisor() const { return shape_.scale.cwiseInverse(); }
 
-  /// Makes the kernels' weights for the present parameters now rather than in the next `forward`.
+  /// Makes what `forward` needs for the present parameters now: the kernels' weights, and the layer's matrix
+  /// where it is faster for one sample or for many (forward_kernel).
   /// \throws std::domain_error where a parameter is NaN or infinite.
-  void prepare() const { weights(false, "prepare"); }
+  void prepare() const;
 
   using Base::forward;
   /// y (out x batch) = M x + bias for x (in x batch).
@@ -155,12 +161,23 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
 
   S bias_scale() const { return options_.bias_inside_alpha ? alpha()[0] : S(1); }
 
+  void check_bias(const char* function) const {
+    if (!detail::all_finite(this->bias())) detail::check_parameters(*this, function);
+  }
+
   /// The weights for the present parameters. The bias is in none of them.
   const Weights& weights(bool adjoint, const char* function) const;
 
   detail::RotorView<S> view_of(const Weights& weights) const {
     return {shape_, weights, alpha().data(), this->has_bias() ? this->bias().data() : nullptr, bias_scale()};
   }
+
+  void forward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x, MatrixRef<S>& y,
+                     detail::BatchScratch<S>& scratch) const;
+
+  /// The layer's matrix where it is faster for `batch` samples and ready, or null.
+  const Matrix<S>* standing_matrix(Index batch) const;
+  const Matrix<S>* standing_matrix(Index samples, const char* function) const;
 
   /// The sums of all pairs (RotorPass::finish), then those of grad_y for the bias.
   const Wide* backward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
@@ -175,7 +192,51 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
   Options options_;
   detail::RotorChunking<S> shape_;
   mutable detail::Cached<S, Weights> weights_;
+  mutable detail::StandingMatrix<S> matrix_;
 };
+
+template <class S>
+Kernel RotorLinear<S>::forward_kernel(Index batch) const {
+  if (options_.kernel != Kernel::automatic || shape_.kernel == Kernel::dense) return shape_.kernel;
+  if (shape_.in * shape_.out > options_.matrix_bytes / static_cast<Index>(sizeof(S))) return shape_.kernel;
+  const Index singles =
+      detail::visit_kernel<S>(shape_.kernel, [&]<class K>(K) { return K::singles_per_tile(shape_.n); });
+  return detail::matrix_is_faster(shape_, batch, singles) ? Kernel::dense : shape_.kernel;
+}
+
+template <class S>
+const Matrix<S>* RotorLinear<S>::standing_matrix(Index batch) const {
+  if (shape_.kernel == Kernel::dense || forward_kernel(batch) != Kernel::dense) return nullptr;
+  return standing_matrix(batch, "forward");
+}
+
+template <class S>
+const Matrix<S>* RotorLinear<S>::standing_matrix(Index samples, const char* function) const {
+  const Index in = this->in_features(), out = this->out_features();
+  return matrix_.get(this->parameters().data(), shape_.parameters(), samples, in, [&](Matrix<S>& matrix) {
+    detail::RotorView<S> view = view_of(weights(false, function));
+    view.bias = nullptr;
+    matrix.resize(out, in);
+    detail::BatchScratch<S> scratch;
+    constexpr Index together = 8 * detail::native_lanes<S>;
+    Matrix<S> columns(in, together);
+    for (Index first = 0; first < in; first += together) {
+      const Index count = std::min(together, in - first);
+      columns.setZero();
+      for (Index k = 0; k < count; ++k) columns(first + k, k) = S(1);
+      MatrixRef<S> images = matrix.middleCols(first, count);
+      forward_tiles(detail::RotorPass<S>(view), columns.leftCols(count), images, scratch);
+    }
+  });
+}
+
+template <class S>
+void RotorLinear<S>::prepare() const {
+  weights(false, "prepare");
+  if (shape_.kernel == Kernel::dense) return;
+  if (forward_kernel(1) == Kernel::dense || forward_kernel(1 << 20) == Kernel::dense)
+    standing_matrix(this->in_features(), "prepare");
+}
 
 template <class S>
 Matrix<S> RotorLinear<S>::to_dense() const {
@@ -204,7 +265,7 @@ std::vector<RotorPlanes<S>> RotorLinear<S>::planes() const {
 template <class S>
 auto RotorLinear<S>::weights(bool adjoint, const char* function) const -> const Weights& {
   detail::check_not_moved(*this, function);
-  if (!detail::all_finite(this->bias())) detail::check_parameters(*this, function);
+  check_bias(function);
   const S* parameters = this->parameters().data();
   return weights_.get(parameters, shape_.parameters(), adjoint,
                       [&](Weights& state, bool with_adjoint, const auto&) {
@@ -265,17 +326,26 @@ auto RotorLinear<S>::backward_dense(const detail::DensePass<S>& pass, const Cons
 }
 
 template <class S>
-void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
-  detail::check_forward(*this, x, y);
-  const detail::RotorView<S> view = view_of(weights(false, "forward"));
-  if (shape_.kernel == Kernel::dense) return detail::DensePass<S>(view).forward_batch(x, y);
-  const detail::RotorPass<S> pass(view);
+void RotorLinear<S>::forward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
+                                   MatrixRef<S>& y, detail::BatchScratch<S>& scratch) const {
   detail::map_batch<S>(
-      x, y, pass.singles_per_tile(), workspace.scratch_,
-      [&](int width) { return pass.forward_memory(width); },
+      x, y, pass.singles_per_tile(), scratch, [&](int width) { return pass.forward_memory(width); },
       [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
         pass.template forward<decltype(width)::value>(x_tile, nullptr, y_tile, arena);
       });
+}
+
+template <class S>
+void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspace& workspace) const {
+  detail::check_forward(*this, x, y);
+  if (const Matrix<S>* matrix = standing_matrix(x.cols())) {
+    check_bias("forward");
+    const S* bias = this->has_bias() ? this->bias().data() : nullptr;
+    return detail::DensePass<S>::forward_batch(*matrix, bias, bias_scale(), x, y);
+  }
+  const detail::RotorView<S> view = view_of(weights(false, "forward"));
+  if (shape_.kernel == Kernel::dense) return detail::DensePass<S>(view).forward_batch(x, y);
+  forward_tiles(detail::RotorPass<S>(view), x, y, workspace.scratch_);
 }
 
 template <class S>

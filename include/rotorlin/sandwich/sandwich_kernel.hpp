@@ -27,8 +27,9 @@ struct RotorPair {
 /// - `name`: what texts and command lines call it.
 /// - `single_rotor_only`: whether it needs s = r.
 /// - `fastest(n, single_rotor)`: whether it is, of the kernels that are not before it in the list, the
-/// fastest
-///   for a layer of Cl(n) (measured: bench/forward).
+///   fastest for a layer of Cl(n) (measured: bench/forward).
+/// - `work(n)`: multiply-adds of a dense product that take as long as one sandwich of one sample (roughly, as
+///   measured on large batches).
 /// - `transforms`: whether `enter` writes a domain of its own; otherwise coefficients in graded order are the
 ///   domain, and `enter` and `leave` return their argument.
 /// - `Weights`: a `forward` and an `adjoint` of type `Operator`.
@@ -56,6 +57,7 @@ concept SandwichKernel = std::default_initializable<typename K::Weights> &&
   { K::fastest(n, true) } -> std::same_as<bool>;
   { weights.forward } -> std::convertible_to<const typename K::Operator&>;
   { weights.adjoint } -> std::convertible_to<const typename K::Operator&>;
+  { K::work(n) } -> std::same_as<double>;
   { K::scratch_size(n) } -> std::same_as<Index>;
   { K::gradient_size(n) } -> std::same_as<Index>;
   { K::gradient_scratch_size(n) } -> std::same_as<Index>;

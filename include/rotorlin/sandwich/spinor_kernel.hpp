@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "rotorlin/algebra/spinor_basis.hpp"
@@ -115,6 +116,7 @@ struct SpinorKernel {
   static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = true;
   static constexpr bool fastest(int, bool single_rotor) { return !single_rotor; }
+  static double work(int n) { return std::ldexp(2.0, n + n / 2); }
   static Index scratch_size(int n) { return Index{1} << n; }
   /// How many samples one by one take as long as a whole tile of native width (measured).
   static Index singles_per_tile(int n) { return n <= 6 ? 3 : n <= 8 ? 7 : 11; }

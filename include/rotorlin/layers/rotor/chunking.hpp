@@ -121,13 +121,13 @@ struct RotorChunking {
   }
 
  private:
-  /// The sandwich kernel that suits n, or the whole layer as a matrix where that is less work: parity blocks
-  /// take half the multiplications of a dense chunk and branch.
+  /// The sandwich kernel that suits n, or, of small algebras, the whole layer as a matrix where that is less
+  /// work in every pass: then parity blocks are the way to the matrix as well.
   Kernel choose(const RotorLinearOptions& options) const {
     if (options.kernel != Kernel::automatic) return options.kernel;
     const Kernel best = choose_kernel(n, single_rotor);
     const bool blocks = best == Kernel::parity_blocks;
-    return blocks && pairs() * chunk * chunk / 2 >= in * out ? Kernel::dense : best;
+    return blocks && pairs() * chunk * chunk >= in * out ? Kernel::dense : best;
   }
 };
 

@@ -47,9 +47,15 @@ class DensePass {
     }
   }
   void forward_batch(const ConstMatrixRef<S>& x, MatrixRef<S>& y) const {
-    linalg::gemm<S>(1, weights_.dense(), Op::plain, x, Op::plain, 0, y);
-    for (Index sample = 0; sample < y.cols() && bias_.size() > 0; ++sample) {
-      for (Index f = 0; f < bias_.size(); ++f) y(f, sample) += bias_scale_ * bias_[f];
+    forward_batch(weights_.dense(), bias_.size() > 0 ? bias_.data() : nullptr, bias_scale_, x, y);
+  }
+  /// y = matrix x + bias_scale bias; `bias` may be null.
+  static void forward_batch(const Matrix<S>& matrix, const S* bias, S bias_scale, const ConstMatrixRef<S>& x,
+                            MatrixRef<S>& y) {
+    linalg::gemm<S>(1, matrix, Op::plain, x, Op::plain, 0, y);
+    if (bias == nullptr) return;
+    for (Index sample = 0; sample < y.cols(); ++sample) {
+      for (Index f = 0; f < y.rows(); ++f) y(f, sample) += bias_scale * bias[f];
     }
   }
 

@@ -28,6 +28,9 @@ struct RotorLinearOptions {
       false;  ///< y = alpha (M x + bias), one chunk and width 1: the authors' checkpoints
   Kernel kernel = Kernel::automatic;
   std::uint64_t seed = 0;  ///< of the initial bivectors, normal with variance 1
+  /// Bytes that `forward` may take for the layer's matrix, where that is faster than its sandwiches
+  /// (RotorLinear::forward_kernel); 0 forbids it. Belongs to the machine and is not saved.
+  Index matrix_bytes = Index{64} << 20;
 
   static constexpr auto fields() {
     using O = RotorLinearOptions;
@@ -76,6 +79,8 @@ inline RotorLinearOptions complete(Index in, Index out, RotorLinearOptions optio
     throw_invalid("RotorLinear: bias_inside_alpha with ", options.in_chunks, " x ", options.out_chunks,
                   " chunks and width ", options.width, "; it is defined for one chunk and width 1");
   }
+  if (options.matrix_bytes < 0)
+    throw_invalid("RotorLinear: matrix_bytes = ", options.matrix_bytes, "; expected 0 (never) or more");
   if (!is_kernel(options.kernel)) {
     throw_invalid("RotorLinear: kernel = ", static_cast<int>(options.kernel),
                   "; expected one of the enumeration Kernel");
