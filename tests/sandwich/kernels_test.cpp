@@ -87,7 +87,7 @@ struct TermByTerm {
   static constexpr std::string_view name = "term_by_term";
   static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = false;
-  static constexpr bool fastest(int, bool) { return false; }
+  static constexpr bool fastest(int, bool, Index) { return false; }
   static Index scratch_size(int n) { return Index{7} << n; }  // more than it needs: it is asked for, and used
   static Index singles_per_tile(int) { return 1; }
 
@@ -352,7 +352,13 @@ TEMPLATE_TEST_CASE("Bivector parts of the gradient equal the product term by ter
 TEST_CASE("The choice of kernel") {
   for (int n = 1; n <= max_dimension; ++n) {
     CHECK(choose_kernel(n, false) == (n <= 5 ? Kernel::parity_blocks : Kernel::spinor));
-    CHECK(choose_kernel(n, true) == (n <= 5 ? Kernel::parity_blocks : Kernel::shears));
+    const bool transforms = n >= 8 && n <= 10;
+    CHECK(choose_kernel(n, true) == (n <= 5       ? Kernel::parity_blocks
+                                     : transforms ? Kernel::spinor
+                                                  : Kernel::shears));
+    CHECK(choose_kernel(n, true, 4) == (n <= 5                 ? Kernel::parity_blocks
+                                        : transforms || n == 7 ? Kernel::spinor
+                                                               : Kernel::shears));
   }
 }
 

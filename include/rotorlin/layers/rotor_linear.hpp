@@ -172,7 +172,7 @@ class RotorLinear : public LayerBase<RotorLinear<S>, S> {
     return {shape_, weights, alpha().data(), this->has_bias() ? this->bias().data() : nullptr, bias_scale()};
   }
 
-  void forward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x, MatrixRef<S>& y,
+  void forward_tiles(const detail::RotorView<S>& view, const ConstMatrixRef<S>& x, MatrixRef<S>& y,
                      detail::BatchScratch<S>& scratch) const;
 
   /// The layer's matrix where it is faster for `batch` samples and ready, or null.
@@ -199,9 +199,7 @@ template <class S>
 Kernel RotorLinear<S>::forward_kernel(Index batch) const {
   if (options_.kernel != Kernel::automatic || shape_.kernel == Kernel::dense) return shape_.kernel;
   if (shape_.in * shape_.out > options_.matrix_bytes / static_cast<Index>(sizeof(S))) return shape_.kernel;
-  const Index singles =
-      detail::visit_kernel<S>(shape_.kernel, [&]<class K>(K) { return K::singles_per_tile(shape_.n); });
-  return detail::matrix_is_faster(shape_, batch, singles) ? Kernel::dense : shape_.kernel;
+  return detail::matrix_is_faster(shape_, batch) ? Kernel::dense : shape_.kernel;
 }
 
 template <class S>
@@ -225,7 +223,7 @@ const Matrix<S>* RotorLinear<S>::standing_matrix(Index samples, const char* func
       columns.setZero();
       for (Index k = 0; k < count; ++k) columns(first + k, k) = S(1);
       MatrixRef<S> images = matrix.middleCols(first, count);
-      forward_tiles(detail::RotorPass<S>(view), columns.leftCols(count), images, scratch);
+      forward_tiles(view, columns.leftCols(count), images, scratch);
     }
   });
 }
@@ -326,12 +324,15 @@ auto RotorLinear<S>::backward_dense(const detail::DensePass<S>& pass, const Cons
 }
 
 template <class S>
-void RotorLinear<S>::forward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
+void RotorLinear<S>::forward_tiles(const detail::RotorView<S>& view, const ConstMatrixRef<S>& x,
                                    MatrixRef<S>& y, detail::BatchScratch<S>& scratch) const {
+  const detail::RotorPass<S> tiles(view), samples(view, shape_.sample_kernel);
   detail::map_batch<S>(
-      x, y, pass.singles_per_tile(), scratch, [&](int width) { return pass.forward_memory(width); },
+      x, y, samples.singles_per_tile(), scratch,
+      [&](int width) { return (width == 1 ? samples : tiles).forward_memory(width); },
       [&](auto width, const S* x_tile, S* y_tile, const Arena& arena) {
-        pass.template forward<decltype(width)::value>(x_tile, nullptr, y_tile, arena);
+        constexpr int W = decltype(width)::value;
+        (W == 1 ? samples : tiles).template forward<W>(x_tile, nullptr, y_tile, arena);
       });
 }
 
@@ -345,7 +346,7 @@ void RotorLinear<S>::forward(const ConstMatrixRef<S>& x, MatrixRef<S> y, Workspa
   }
   const detail::RotorView<S> view = view_of(weights(false, "forward"));
   if (shape_.kernel == Kernel::dense) return detail::DensePass<S>(view).forward_batch(x, y);
-  forward_tiles(detail::RotorPass<S>(view), x, y, workspace.scratch_);
+  forward_tiles(view, x, y, workspace.scratch_);
 }
 
 template <class S>

@@ -119,15 +119,15 @@ inline bool needs_single_rotor(Kernel kernel) {
          detail::visit_kernel<float>(kernel, []<class K>(K) { return K::single_rotor_only; });
 }
 
-/// The one place that chooses: the first kernel in the list that is the fastest for a rotor pair, or a single
-/// rotor, of Cl(n).
-inline Kernel choose_kernel(int n, bool single_rotor) {
+/// The one place that chooses: the first kernel in the list that is the fastest for rotor pairs, or single
+/// rotors, of Cl(n), `width` of them in parallel.
+inline Kernel choose_kernel(int n, bool single_rotor, Index width = 1) {
   Kernel choice = Kernel::automatic;
   int number = 0;
   detail::for_each_kernel<float>([&]<class K>(K) {
     ++number;
     const bool possible = single_rotor || !K::single_rotor_only;
-    if (choice == Kernel::automatic && possible && K::fastest(n, single_rotor))
+    if (choice == Kernel::automatic && possible && K::fastest(n, single_rotor, width))
       choice = static_cast<Kernel>(number);
   });
   return choice;

@@ -56,7 +56,7 @@ struct ParityKernel {
   static constexpr std::string_view name = "parity_blocks";
   static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = true;
-  static constexpr bool fastest(int n, bool) { return n <= 5; }
+  static constexpr bool fastest(int n, bool, Index) { return n <= 5; }
   static double work(int n) { return std::ldexp(1.0, 2 * n); }
   static Index scratch_size(int) { return 0; }
   static Index singles_per_tile(int) { return 2; }

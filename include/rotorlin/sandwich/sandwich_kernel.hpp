@@ -26,8 +26,8 @@ struct RotorPair {
 ///
 /// - `name`: what texts and command lines call it.
 /// - `single_rotor_only`: whether it needs s = r.
-/// - `fastest(n, single_rotor)`: whether it is, of the kernels that are not before it in the list, the
-///   fastest for a layer of Cl(n) (measured: bench/forward).
+/// - `fastest(n, single_rotor, width)`: whether it is, of the kernels that are not before it in the list, the
+///   fastest for a batch through `width` pairs of Cl(n) in parallel (measured: bench/forward).
 /// - `work(n)`: multiply-adds of a dense product that take as long as one sandwich of one sample (roughly, as
 ///   measured on large batches).
 /// - `transforms`: whether `enter` writes a domain of its own; otherwise coefficients in graded order are the
@@ -54,7 +54,7 @@ concept SandwichKernel = std::default_initializable<typename K::Weights> &&
   { K::name } -> std::convertible_to<std::string_view>;
   { K::single_rotor_only } -> std::convertible_to<bool>;
   { K::transforms } -> std::convertible_to<bool>;
-  { K::fastest(n, true) } -> std::same_as<bool>;
+  { K::fastest(n, true, Index{1}) } -> std::same_as<bool>;
   { weights.forward } -> std::convertible_to<const typename K::Operator&>;
   { weights.adjoint } -> std::convertible_to<const typename K::Operator&>;
   { K::work(n) } -> std::same_as<double>;

@@ -44,7 +44,7 @@ struct ShearKernel {
   static constexpr std::string_view name = "shears";
   static constexpr bool single_rotor_only = true;
   static constexpr bool transforms = false;
-  static constexpr bool fastest(int, bool) { return true; }
+  static constexpr bool fastest(int, bool, Index) { return true; }
   static double work(int n) { return std::ldexp(n * n / 2.0, n); }
   static Index scratch_size(int n) { return Index{1} << n; }
   static Index singles_per_tile(int n) { return n <= 6 ? 1 : n <= 8 ? 3 : 8; }

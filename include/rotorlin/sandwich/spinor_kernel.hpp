@@ -115,7 +115,9 @@ struct SpinorKernel {
   static constexpr std::string_view name = "spinor";
   static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = true;
-  static constexpr bool fastest(int, bool single_rotor) { return !single_rotor; }
+  static constexpr bool fastest(int n, bool single_rotor, Index width) {
+    return !single_rotor || (n >= 8 && n <= 10) || (n == 7 && width > 1);
+  }
   static double work(int n) { return std::ldexp(2.0, n + n / 2); }
   static Index scratch_size(int n) { return Index{1} << n; }
   /// How many samples one by one take as long as a whole tile of native width (measured).

@@ -26,8 +26,9 @@ struct RotorChunking {
   int n;                                      ///< of Cl(n)
   Index chunk, in_chunks, out_chunks, width;  ///< as in RotorLinearOptions
   bool single_rotor, bias_inside_alpha;
-  Kernel kernel;     ///< never `automatic`
-  VectorX<S> scale;  ///< one over the divisor of each output feature
+  Kernel kernel;         ///< never `automatic`
+  Kernel sample_kernel;  ///< for samples that go through one by one
+  VectorX<S> scale;      ///< one over the divisor of each output feature
 
   /// Of options that `complete` made.
   RotorChunking(Index in_features, Index out_features, const RotorLinearOptions& options)
@@ -41,6 +42,7 @@ struct RotorChunking {
         single_rotor(options.single_rotor),
         bias_inside_alpha(options.bias_inside_alpha),
         kernel(choose(options)),
+        sample_kernel(choose_for_samples(options)),
         scale(VectorX<S>::Zero(out_features)) {
     for (Index o = 0; o < out_chunks; ++o) {
       for (Index k = 0; k < chunk; ++k) scale[(out_start(o) + k) % out] += S(1);
@@ -125,9 +127,14 @@ struct RotorChunking {
   /// work in every pass: then parity blocks are the way to the matrix as well.
   Kernel choose(const RotorLinearOptions& options) const {
     if (options.kernel != Kernel::automatic) return options.kernel;
-    const Kernel best = choose_kernel(n, single_rotor);
+    const Kernel best = choose_kernel(n, single_rotor, width);
     const bool blocks = best == Kernel::parity_blocks;
     return blocks && pairs() * chunk * chunk >= in * out ? Kernel::dense : best;
+  }
+  /// One sample has too few lanes for shears, until n is large and there is one rotor alone.
+  Kernel choose_for_samples(const RotorLinearOptions& options) const {
+    const bool shears = options.kernel == Kernel::automatic && kernel == Kernel::shears;
+    return shears && (n < 11 || width > 1) ? Kernel::spinor : kernel;
   }
 };
 

@@ -20,13 +20,15 @@ namespace rotorlin::detail {
 template <class S>
 class RotorPass {
  public:
-  explicit RotorPass(const RotorView<S>& view) : view_(view) {}
+  explicit RotorPass(const RotorView<S>& view) : RotorPass(view, view.shape.kernel) {}
+  /// Through shape.kernel or, forward only, shape.sample_kernel.
+  RotorPass(const RotorView<S>& view, Kernel kernel) : view_(view), kernel_(kernel) {}
 
   /// body(DensePass or KernelPass<K, S>).
   template <class F>
   auto visit(F&& body) const {
-    if (view_.shape.kernel == Kernel::dense) return body(DensePass<S>(view_));
-    return visit_kernel<S>(view_.shape.kernel, [&]<class K>(K) { return body(KernelPass<K, S>(view_)); });
+    if (kernel_ == Kernel::dense) return body(DensePass<S>(view_));
+    return visit_kernel<S>(kernel_, [&]<class K>(K) { return body(KernelPass<K, S>(view_)); });
   }
 
   /// How many samples one by one take as long as a whole tile.
@@ -123,6 +125,7 @@ class RotorPass {
   Index pair_size() const { return 2 * view_.shape.bivector_size() + 1; }
 
   RotorView<S> view_;
+  Kernel kernel_;
 };
 
 }  // namespace rotorlin::detail

@@ -21,20 +21,25 @@ namespace rotorlin::detail {
 /// One sample at a time the matrix waits for memory, larger batches for multiplications. From measurements
 /// with AVX-512 in both precisions (bench/ratios, rows "wide"); where the two are close it matters little.
 template <class S>
-bool matrix_is_faster(const RotorChunking<S>& shape, Index batch, Index singles_per_tile) {
+bool matrix_is_faster(const RotorChunking<S>& shape, Index batch) {
   const double entries = static_cast<double>(shape.in) * static_cast<double>(shape.out);
   const double pairs = static_cast<double>(shape.pairs());
-  const double work = visit_kernel<S>(shape.kernel, [&]<class K>(K) { return K::work(shape.n); });
+  const auto work_of = [&](Kernel kernel) {
+    return visit_kernel<S>(kernel, [&]<class K>(K) { return K::work(shape.n); });
+  };
+  const double work = work_of(shape.kernel);
+  const Index singles_per_tile =
+      visit_kernel<S>(shape.sample_kernel, [&]<class K>(K) { return K::singles_per_tile(shape.n); });
   const double bytes = entries * sizeof(S);
   constexpr double mebibyte = 1 << 20;
-  if (batch >= singles_per_tile) {
+  if (batch > singles_per_tile) {
     // Of few samples Eigen's product makes less once its panels leave the second cache.
     const bool slow = batch < 64 && bytes > mebibyte / 2;
     return pairs * work >= (slow ? 1.8 : 1) * entries;
   }
   // Nanoseconds a sample.
   const double scale = static_cast<double>(sizeof(S)) / sizeof(float);
-  const double sandwiches = 250 + pairs * (100 + 0.022 * scale * work);
+  const double sandwiches = 250 + pairs * (100 + 0.022 * scale * work_of(shape.sample_kernel));
   const double stream = bytes <= mebibyte ? 0.035 : bytes <= 2 * mebibyte ? 0.08 : 0.15;
   return sandwiches >= 60 + scale * stream * entries;
 }

@@ -55,21 +55,21 @@ class RotorWeights {
     const bool dense_layer = shape.kernel == Kernel::dense;
     const Kernel kernel = dense_layer ? Kernel::parity_blocks : shape.kernel;
     const S* alpha = parameters + shape.alpha_offset();
-    visit_kernel<S>(kernel, [&]<class K>(K) {
-      std::vector<typename K::Weights>& weights = kernel_.template of<K>();
-      weights.resize(pairs);
-      for (std::size_t p = 0; p < pairs; ++p) {
-        const Index offset = static_cast<Index>(p) * shape.bivector_size();
-        Decomposition& left = left_[adjoint ? p : 0];
-        decompose(parameters + offset, left, even_left_);
-        if (!single)
-          decompose(parameters + shape.right_offset() + offset, right_[adjoint ? p : 0], even_right_);
-        if (K::single_rotor_only) rotation_of(left);
-        const RotorPair<Wide<S>> pair{shape.n, even_left_.data(), (single ? even_left_ : even_right_).data(),
-                                      rotation_.data()};
-        K::prepare(pair, static_cast<Wide<S>>(alpha[p]), adjoint, weights[p], memory_);
-      }
-    });
+    const bool two = !dense_layer && shape.sample_kernel != kernel;
+    resize(kernel, pairs);
+    if (two) resize(shape.sample_kernel, pairs);
+    for (std::size_t p = 0; p < pairs; ++p) {
+      const Index offset = static_cast<Index>(p) * shape.bivector_size();
+      Decomposition& left = left_[adjoint ? p : 0];
+      decompose(parameters + offset, left, even_left_);
+      if (!single)
+        decompose(parameters + shape.right_offset() + offset, right_[adjoint ? p : 0], even_right_);
+      if (needs_single_rotor(kernel)) rotation_of(left);
+      const RotorPair<Wide<S>> pair{shape.n, even_left_.data(), (single ? even_left_ : even_right_).data(),
+                                    rotation_.data()};
+      prepare(kernel, pair, alpha[p], adjoint, p);
+      if (two) prepare(shape.sample_kernel, pair, alpha[p], false, p);
+    }
     if (dense_layer) make_dense(shape, alpha);
   }
 
@@ -87,6 +87,14 @@ class RotorWeights {
   const Matrix<S>& dense() const { return dense_; }
 
  private:
+  void resize(Kernel kernel, std::size_t pairs) {
+    visit_kernel<S>(kernel, [&]<class K>(K) { kernel_.template of<K>().resize(pairs); });
+  }
+  void prepare(Kernel kernel, const RotorPair<Wide<S>>& pair, S alpha, bool adjoint, std::size_t p) {
+    visit_kernel<S>(kernel, [&]<class K>(K) {
+      K::prepare(pair, static_cast<Wide<S>>(alpha), adjoint, kernel_.template of<K>()[p], memory_);
+    });
+  }
   void decompose(const S* coefficients, Decomposition& d, VectorX<Wide<S>>& even) {
     for (Index i = 0; i < bivector_.size(); ++i) bivector_[i] = static_cast<Wide<S>>(coefficients[i]);
     d.compute(bivector_);
