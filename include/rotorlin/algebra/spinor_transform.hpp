@@ -255,13 +255,13 @@ void spinor_enter_single(const SpinorBasis& basis, const S* coefficients, S* mat
         const Index start = (half * basis.field + unit) * length * order;
         S* column = matrices + half * (size / 2) + unit * order;
         for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[room];
+          Pack<S, V> v[to_size(room)];
           for_length(length, [&](int t) ROTORLIN_INLINE_LAMBDA {
             Pack<S, V> signs;
             if constexpr (std::is_same_v<S, float>) {
               signs = load<S, V>(sign + start + t * order + a);
             } else {
-              S wide[V];
+              S wide[to_size(V)];
               for (int l = 0; l < V; ++l) wide[l] = static_cast<S>(sign[start + t * order + a + l]);
               signs = load<S, V>(wide);
             }
@@ -296,7 +296,7 @@ void spinor_leave_single(const SpinorBasis& basis, const S* matrices, S* coeffic
         const Index start = (half * basis.field + unit) * length * order;
         const S* column = matrices + half * (size / 2) + unit * order;
         for (Index a = 0; a < order; a += V) {
-          Pack<S, V> v[room];
+          Pack<S, V> v[to_size(room)];
           constexpr int run = std::min(V, room);
           for (int t = 0; t < length; t += run) {
             unroll<run>([&](auto low) ROTORLIN_INLINE_LAMBDA {

@@ -34,6 +34,9 @@ inline constexpr int register_count = 32;
 #elif defined(__AVX__)
 inline constexpr std::size_t register_bytes = 32;
 inline constexpr int register_count = 16;
+#elif defined(__aarch64__) || defined(_M_ARM64)
+inline constexpr std::size_t register_bytes = 16;
+inline constexpr int register_count = 32;
 #else
 inline constexpr std::size_t register_bytes = 16;
 inline constexpr int register_count = 16;
@@ -151,7 +154,7 @@ ROTORLIN_INLINE void exchange(Pack<S, W>& upper, Pack<S, W>& lower, std::integer
 
 /// Transposes a W x W block held in W packs.
 template <class S, int W>
-ROTORLIN_INLINE void transpose(Pack<S, W> (&block)[W]) {
+ROTORLIN_INLINE void transpose(Pack<S, W> (&block)[to_size(W)]) {
   if constexpr (W > 1) {
     const auto pass = [&](auto step) ROTORLIN_INLINE_LAMBDA {
       constexpr int s = decltype(step)::value;
@@ -174,7 +177,7 @@ ROTORLIN_INLINE S sum_lanes(const Pack<S, W>& pack) {
   if constexpr (W == 1) {
     return pack;
   } else {
-    S lanes[W];
+    S lanes[to_size(W)];
     store<S, W>(lanes, pack);
     for (int half = W / 2; half > 0; half /= 2) {
       for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
@@ -189,7 +192,7 @@ template <class S, int W>
 inline void load_tile(const S* x, Index stride, Index features, Index samples, S* tile) {
   Index f = 0;
   for (; f + W <= features; f += W) {
-    Pack<S, W> block[W];
+    Pack<S, W> block[to_size(W)];
     for (int s = 0; s < W; ++s) block[s] = s < samples ? load<S, W>(x + s * stride + f) : Pack<S, W>{};
     transpose<S, W>(block);
     for (int k = 0; k < W; ++k) store<S, W>(tile + (f + k) * W, block[k]);
@@ -204,7 +207,7 @@ template <class S, int W>
 inline void store_tile(const S* tile, Index features, S* y, Index stride, Index samples) {
   Index f = 0;
   for (; f + W <= features; f += W) {
-    Pack<S, W> block[W];
+    Pack<S, W> block[to_size(W)];
     for (int k = 0; k < W; ++k) block[k] = load<S, W>(tile + (f + k) * W);
     transpose<S, W>(block);
     for (int s = 0; s < W; ++s) {
@@ -246,7 +249,7 @@ inline void pack_panels(Index rows, Index cols, Entry&& entry, S* packed) {
 template <class S, int W, int MR, int NR, bool Add>
 inline void multiply_block(const S* a, Index a_row, Index a_col, Index depth, const PackMatrix<const S>& b,
                            const PackMatrix<S>& c) {
-  Pack<S, W> sum[MR][NR];
+  Pack<S, W> sum[to_size(MR)][to_size(NR)];
   ROTORLIN_UNROLL
   for (int m = 0; m < MR; ++m) {
     ROTORLIN_UNROLL
@@ -260,7 +263,7 @@ inline void multiply_block(const S* a, Index a_row, Index a_col, Index depth, co
   }
   const S* b_row = b.data;
   for (Index k = 0; k < depth; ++k, b_row += b.row_step, a += a_col) {
-    Pack<S, W> column[NR];
+    Pack<S, W> column[to_size(NR)];
     ROTORLIN_UNROLL
     for (int n = 0; n < NR; ++n) column[n] = load<S, W>(b_row + n * b.column_step);
     ROTORLIN_UNROLL

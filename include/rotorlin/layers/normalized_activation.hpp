@@ -123,7 +123,7 @@ struct NormalizedActivation {
     const S share = S(1) / static_cast<S>(features);
     norm.mean = sum_over<W>([&](auto width, Index k) { return load<S, width>(y + k); }) * share;
     norm.scale = variance_of<W, false>(y, norm.mean, share);
-    S scales[lanes];
+    S scales[to_size(lanes)];
     store<S, lanes>(scales, norm.scale);
     if (!all_finite(scales, lanes)) return norm_of_huge<W>(y, norm);
     norm.scale = map_lanes<S, lanes>(norm.scale,
@@ -149,7 +149,7 @@ struct NormalizedActivation {
   template <int W>
   Norm norm_of_huge(const S* y, Norm norm) const {
     const S share = S(1) / static_cast<S>(features);
-    S plain[lanes], shrunk[lanes];
+    S plain[to_size(lanes)], shrunk[to_size(lanes)];
     store<S, lanes>(plain, norm.scale);
     store<S, lanes>(shrunk, variance_of<W, true>(y, norm.mean, share));
     for (int l = 0; l < lanes; ++l) {
@@ -166,7 +166,7 @@ struct NormalizedActivation {
     if constexpr (W == L) {
       return load<S, L>(tile + Index{order[k / W]} * W);
     } else {
-      S values[L];
+      S values[to_size(L)];
       for (int l = 0; l < L; ++l) values[l] = tile[order[k + l]];
       return load<S, L>(values);
     }

@@ -72,7 +72,7 @@ void add_symmetric(Index n, const T* a, Index stride, const T* x, T* y) {
       }
     }
     for (int c = 0; c < width; ++c) {
-      T parts[lanes];
+      T parts[rotorlin::detail::to_size(lanes)];
       store<T, lanes>(parts, sums[c]);
       y[j + c] += std::accumulate(parts, parts + lanes, rest[c]);
     }
@@ -149,7 +149,7 @@ class RotatedPanels {
     using P = Pack<T, lanes>;
     for (Index panel = 0; panel < panels_; ++panel) {
       T* z = values_.data() + (panel * n_ + first + count) * height;
-      P carried[packs];
+      P carried[rotorlin::detail::to_size(packs)];
       unroll<packs>([&](auto p) { carried[p] = load<T, lanes>(z + p * lanes); });
       for (Index i = 0; i < count; ++i, z -= height) {
         const T c = cosines[i], s = sines[i];

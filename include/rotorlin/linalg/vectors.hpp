@@ -25,7 +25,7 @@ T dot(Index n, const T* x, const T* y) {
                  rotorlin::detail::load<T, lanes>(y + i + c * lanes);
     });
   }
-  T parts[lanes], sum = 0;
+  T parts[rotorlin::detail::to_size(lanes)], sum = 0;
   rotorlin::detail::store<T, lanes>(parts, (sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (const T part : parts) sum += part;
   for (; i < n; ++i) sum += x[i] * y[i];
@@ -84,7 +84,7 @@ void add_dots(Index rows, Index cols, T alpha, const T* a, Index stride, const T
           [&](auto c) { sums[c] += part * rotorlin::detail::load<T, lanes>(a + c * stride + i); });
     }
     for (int c = 0; c < width; ++c) {
-      T parts[lanes], sum = 0;
+      T parts[rotorlin::detail::to_size(lanes)], sum = 0;
       rotorlin::detail::store<T, lanes>(parts, sums[c]);
       for (const T part : parts) sum += part;
       for (Index rest = i; rest < rows; ++rest) sum += a[c * stride + rest] * x[rest];

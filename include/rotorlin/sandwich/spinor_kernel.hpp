@@ -20,11 +20,11 @@ namespace rotorlin::detail {
 template <class S, int W, int K, int MR, int NR, bool ConjugateFirst>
 inline void outer_block(const PackMatrix<const S>& a, const PackMatrix<const S>& b, Index unit_step,
                         Index depth, S* out, Index out_row, Index out_column, Index out_unit) {
-  Pack<S, W> sum[MR][NR][K] = {};
+  Pack<S, W> sum[to_size(MR)][to_size(NR)][to_size(K)] = {};
   const S* a_entry = a.data;
   const S* b_entry = b.data;
   for (Index k = 0; k < depth; ++k, a_entry += a.column_step, b_entry += b.column_step) {
-    Pack<S, W> left[MR][K];
+    Pack<S, W> left[to_size(MR)][to_size(K)];
     ROTORLIN_UNROLL
     for (int m = 0; m < MR; ++m) {
       ROTORLIN_UNROLL

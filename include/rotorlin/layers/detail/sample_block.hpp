@@ -253,7 +253,7 @@ struct SampleBlock {
         for (std::size_t p = cuts[j + ahead]; p < cuts[j + ahead + cols]; p += 64 / sizeof(S)) {
           __builtin_prefetch(values + p);
         }
-        P sum[chains][Packs] = {};
+        P sum[to_size(chains)][to_size(Packs)] = {};
         ROTORLIN_UNROLL
         for (int c = 0; c < Packs; ++c) sum[0][c] = load<S, lanes>(y + j * width + c * lanes);
         for (; value + chains <= end; value += chains, place += chains) {
@@ -283,7 +283,7 @@ struct SampleBlock {
   static void multiply_back(const ColumnPattern& pattern, const S* values, const S* h, const S* g, S* grad_h,
                             S* grad_values) {
     for (Index j = 0; j < pattern.cols(); ++j) {
-      P column[Packs];
+      P column[to_size(Packs)];
       for (int c = 0; c < Packs; ++c) column[c] = load<S, lanes>(g + j * width + c * lanes);
       const auto at = static_cast<std::size_t>(j);
       for (std::size_t p = pattern.starts[at]; p < pattern.starts[at + 1]; ++p) {
@@ -310,7 +310,7 @@ struct SampleBlock {
     Index f = 0;
     if constexpr (lanes > 1) {
       for (; f + lanes <= features; f += lanes) {
-        P square[lanes];
+        P square[to_size(lanes)];
         for (int s = 0; s < lanes; ++s) {
           if constexpr (To) {
             square[s] = s < samples ? load<S, lanes>(x + s * stride + f) : P{};
@@ -341,7 +341,7 @@ struct SampleBlock {
 
   template <int Rows, bool Add>
   static void rows_by_columns(const S* a, Index row_step, Index column_step, Index depth, const S* x, S* y) {
-    P sum[Rows][columns];
+    P sum[to_size(Rows)][to_size(columns)];
     ROTORLIN_UNROLL
     for (int r = 0; r < Rows; ++r) {
       ROTORLIN_UNROLL
@@ -358,7 +358,7 @@ struct SampleBlock {
       }
     }
     for (Index k = 0; k < depth; ++k) {
-      P in[columns];
+      P in[to_size(columns)];
       ROTORLIN_UNROLL
       for (int c = 0; c < columns; ++c) in[c] = load<S, lanes>(x + k * width + c * lanes);
       ROTORLIN_UNROLL

@@ -68,11 +68,11 @@ class ShearColumns {
  private:
   static constexpr bool odd(unsigned mask) { return (std::popcount(mask) & 1) != 0; }
   S* at(unsigned h) const { return data_ + static_cast<Index>(h) * block * V; }
-  static void load_block(const S* from, P (&values)[block]) {
+  static void load_block(const S* from, P (&values)[to_size(block)]) {
     ROTORLIN_UNROLL
     for (int l = 0; l < block; ++l) values[l] = load<S, V>(from + l * V);
   }
-  static void store_block(S* to, const P (&values)[block]) {
+  static void store_block(S* to, const P (&values)[to_size(block)]) {
     ROTORLIN_UNROLL
     for (int l = 0; l < block; ++l) store<S, V>(to + l * V, values[l]);
   }
@@ -85,7 +85,7 @@ class ShearColumns {
   static P lane_coefficients(int target, int source, S value) {
     const int low = std::min(target, source);
     const int high = std::min(std::max(target, source), LaneBits);
-    S lanes[V];
+    S lanes[to_size(V)];
     for (int l = 0; l < V; ++l) {
       const auto lane = static_cast<unsigned>(l);
       const bool holds =
@@ -97,7 +97,7 @@ class ShearColumns {
   }
 
   /// The sum over the targets in the lanes, all lower than the source.
-  static P lane_sum(const P (&coefficients)[LaneBits + 1], const P& source) {
+  static P lane_sum(const P (&coefficients)[to_size(LaneBits + 1)], const P& source) {
     P sum{};
     unroll<LaneBits>([&](auto i) ROTORLIN_INLINE_LAMBDA {
       sum += coefficients[i] * xor_lanes<S, V, 1 << decltype(i)::value>(source);
@@ -107,7 +107,7 @@ class ShearColumns {
 
   void upper_lanes() {
     if constexpr (LaneBits > 1) {
-      P coefficients[LaneBits][LaneBits];
+      P coefficients[to_size(LaneBits)][to_size(LaneBits)];
       for (int j = 1; j < LaneBits; ++j) {
         for (int i = 0; i < j; ++i) coefficients[j][i] = lane_coefficients(i, j);
       }
@@ -128,13 +128,13 @@ class ShearColumns {
 
   void upper_column(int j) {
     const unsigned bit = 1u << (j - low_bits);
-    P lanes[LaneBits + 1];
+    P lanes[to_size(LaneBits + 1)];
     for (int i = 0; i < LaneBits; ++i) lanes[i] = lane_coefficients(i, j);
     for (unsigned h = 0; h < blocks_; ++h) {
       if (h & bit) continue;
       const unsigned below = h & (bit - 1);
-      P sum[block];
-      P source[block];
+      P sum[to_size(block)];
+      P source[to_size(block)];
       load_block(at(h), sum);
       load_block(at(h | bit), source);
       const bool flip = odd(below);
@@ -170,10 +170,10 @@ class ShearColumns {
   void upper_block_column() {
     constexpr int bit = 1 << J;
     const int j = LaneBits + J;
-    P lanes[LaneBits + 1];
+    P lanes[to_size(LaneBits + 1)];
     for (int i = 0; i < LaneBits; ++i) lanes[i] = lane_coefficients(i, j);
     for (unsigned h = 0; h < blocks_; ++h) {
-      P x[block];
+      P x[to_size(block)];
       load_block(at(h), x);
       ROTORLIN_UNROLL
       for (int l = 0; l < block; ++l) {
@@ -198,7 +198,7 @@ class ShearColumns {
     for (unsigned h = 0; h < blocks_; ++h) {
       const unsigned above = h & ~(2 * bit - 1);
       if ((h & bit) || above == 0) continue;
-      P sum[block];
+      P sum[to_size(block)];
       load_block(at(h), sum);
       bool flip = false;
       for (unsigned rest = above; rest != 0; rest &= rest - 1, flip = !flip) {
@@ -217,7 +217,7 @@ class ShearColumns {
     constexpr int bit = 1 << J;
     const int j = LaneBits + J;
     for (unsigned h = 0; h < blocks_; ++h) {
-      P x[block];
+      P x[to_size(block)];
       load_block(at(h), x);
       ROTORLIN_UNROLL
       for (int l = 0; l < block; ++l) {
@@ -248,11 +248,11 @@ class ShearColumns {
   template <int J>
   void lower_lane_column() {
     const P across = lane_coefficients(LaneBits, J, S(1));
-    P within[LaneBits + 1];
+    P within[to_size(LaneBits + 1)];
     for (int i = J + 1; i < LaneBits; ++i) within[i] = lane_coefficients(i, J);
     for (unsigned h = 0; h < blocks_; ++h) {
-      P x[block];
-      P sum[block] = {};
+      P x[to_size(block)];
+      P sum[to_size(block)] = {};
       load_block(at(h), x);
       ROTORLIN_UNROLL
       for (int i = 0; i < BlockBits; ++i) {
