@@ -5,7 +5,8 @@
 ///     metadata  format                       "rotorlin"
 ///               shared_dictionary_layers     JSON, a list of {"name", "dictionary", "side", "storage", "in",
 ///                                            "out", "self_test"}: text, but for the numbers of the last
-///                                            three
+///                                            three; and "bits", a number, of values in blocks: then atoms,
+///                                            coefficients and values are as in block_rounding.hpp
 ///     tensors   dictionaries.<d>.atoms          rows x rank, the stored rows of D
 ///               dictionaries.<d>.identity_rows  rank row numbers, where those of the identity are not stored
 ///               <name>.coefficients             C^T, one output of C a row: dense
@@ -30,7 +31,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,6 +38,8 @@
 #include "rotorlin/core/finite.hpp"
 #include "rotorlin/core/random.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/files/block_rounding.hpp"
+#include "rotorlin/files/rounded_layers.hpp"
 #include "rotorlin/files/serialization.hpp"
 #include "rotorlin/files/storage_options.hpp"
 #include "rotorlin/io/json.hpp"
@@ -100,9 +102,28 @@ inline Index count_of(const nlohmann::json& entry, const char* key) {
   return static_cast<Index>(value.get<std::uint64_t>());
 }
 
+inline int bits_of(const nlohmann::json& entry) {
+  const Index bits = count_of(entry, "bits");
+  if (bits < 3 || bits > 8) throw_invalid("'bits' is ", bits, ", expected 3 ... 8");
+  return static_cast<int>(bits);
+}
+
+/// The stored rows of a dictionary of so many features.
+template <class S>
+Matrix<S> read_atoms(const SafetensorsFile& file, const std::string& name, Index features,
+                     const std::vector<Index>& identity_rows, int bits) {
+  if (bits == 0) return file.matrix<S>(name);
+  const std::vector<Index>& sizes = file.info(name).shape;
+  const Index rows = features - static_cast<Index>(identity_rows.size());
+  if (sizes.size() != 2 || rows < 0)
+    throw_invalid(name, " is of ", shape(sizes), " with ", identity_rows.size(), " identity rows, expected ",
+                  features, " features less these");
+  return read_blocks<S>(file, name, rows, sizes[0], bits, false);
+}
+
 /// What an entry says of a layer against the shapes of its tensors: before anything of such a size is made.
-inline void check_shared_shapes(const SafetensorsFile& file, const std::string& name, bool dense, Index rows,
-                                Index cols, Index in, Index out) {
+inline void check_shared_shapes(const SafetensorsFile& file, const std::string& name, bool dense, int bits,
+                                Index rows, Index cols, Index in, Index out) {
   const auto check = [&](const char* what, const std::vector<Index>& expected) {
     const TensorInfo& tensor = file.info(name + what);
     if (tensor.shape != expected) {
@@ -111,89 +132,11 @@ inline void check_shared_shapes(const SafetensorsFile& file, const std::string& 
     }
   };
   if (dense) {
-    check(".coefficients", {cols, rows});
+    if (bits == 0) check(".coefficients", {cols, rows});
   } else {
     check(".mask", {checked_sum(checked_product(rows, cols), 7) / 8});
   }
   if (file.contains(name + ".bias")) check(".bias", {out});
-}
-
-/// Finite values rounded to what a type holds; std::domain_error where one is beyond its range.
-template <class S, class Stored>
-Matrix<S> rounded_through(const ConstMatrixRef<S>& values, const std::string& what) {
-  const Matrix<S> result = values.template cast<Stored>().template cast<S>();
-  if (all_finite(values) && !all_finite(result))
-    throw_domain("write_shared_layers: ", what, " is beyond the range of ", name_of(dtype_of<Stored>()));
-  return result;
-}
-
-/// visit(type of the values), as std::type_identity. std::invalid_argument for types that are no floating
-/// point.
-template <class Visit>
-decltype(auto) visit_real_dtype(const DType& dtype, const Visit& visit) {
-  switch (dtype) {
-    case DType::f64:
-      return visit(std::type_identity<double>{});
-    case DType::f32:
-      return visit(std::type_identity<float>{});
-    case DType::f16:
-      return visit(std::type_identity<Eigen::half>{});
-    case DType::bf16:
-      return visit(std::type_identity<Eigen::bfloat16>{});
-    default:
-      throw_invalid("StorageOptions: dtype = ", dtype.name(), ", expected F64, F32, F16 or BF16");
-  }
-}
-
-}  // namespace detail
-
-/// The layers with every atom and coefficient rounded to what is stored, on rounded dictionaries that they
-/// share as before: what a file of these options gives back. \throws std::invalid_argument for a type that is
-/// no floating point, std::domain_error for a value beyond its range.
-template <class S>
-std::vector<NamedSharedLayer<S>> rounded_layers(const std::vector<NamedSharedLayer<S>>& layers,
-                                                const StorageOptions& storage) {
-  if (!storage.dtype || *storage.dtype == dtype_of<S>()) return layers;
-  return detail::visit_real_dtype(*storage.dtype, [&]<class Stored>(std::type_identity<Stored>) {
-    std::map<const SharedDictionary<S>*, std::shared_ptr<const SharedDictionary<S>>> dictionaries;
-    std::vector<NamedSharedLayer<S>> result;
-    for (const auto& [name, layer] : layers) {
-      auto& dictionary = dictionaries[layer.dictionary().get()];
-      if (dictionary == nullptr) {
-        dictionary = std::make_shared<const SharedDictionary<S>>(
-            detail::rounded_through<S, Stored>(layer.dictionary()->stored(),
-                                               "an atom of layer '" + name + "'"),
-            layer.dictionary()->identity_rows());
-      }
-      const VectorX<S> values = detail::rounded_through<S, Stored>(layer.parameters().head(layer.nonzeros()),
-                                                                   "a coefficient of layer '" + name + "'");
-      const VectorX<S> bias = layer.bias();
-      if (layer.storage() == CoefficientStorage::sparse) {
-        result.push_back({name, {dictionary, layer.pattern(), values, layer.side(), bias}});
-      } else {
-        const Index rows = layer.side() == DictionarySide::input ? layer.rank() : layer.in_features();
-        const Eigen::Map<const Matrix<S>> c(values.data(), rows, values.size() / rows);
-        result.push_back({name, {dictionary, c, CoefficientStorage::dense, layer.side(), bias}});
-      }
-    }
-    return result;
-  });
-}
-
-namespace detail {
-
-/// Values that a type holds, stored in it.
-template <class S>
-void add_values(SafetensorsWriter& writer, const std::string& name, const ConstMatrixRef<S>& values,
-                bool as_vector, const StorageOptions& storage) {
-  visit_real_dtype(storage.dtype.value_or(dtype_of<S>()), [&]<class Stored>(std::type_identity<Stored>) {
-    const Matrix<Stored> stored = values.template cast<Stored>();
-    if (as_vector) {
-      writer.add(name, Eigen::Map<const VectorX<Stored>>(stored.data(), stored.size()));
-    } else {
-      writer.add(name, stored);
-    }
-  });
 }
 
 }  // namespace detail
@@ -232,8 +175,14 @@ void write_shared_layers(SafetensorsWriter& writer, const std::vector<NamedShare
                     {"in", layer.in_features()},
                     {"out", layer.out_features()},
                     {"self_test", test}});
+    if (storage.bits != 0) list.back()["bits"] = storage.bits;
     if (layer.storage() == CoefficientStorage::dense) {
-      detail::add_values<S>(writer, name + ".coefficients", layer.coefficients().transpose(), false, storage);
+      const Matrix<S> c = layer.coefficients();
+      if (storage.bits != 0) {
+        detail::add_values<S>(writer, name + ".coefficients", c, false, storage);
+      } else {
+        detail::add_values<S>(writer, name + ".coefficients", c.transpose(), false, storage);
+      }
     } else {
       const std::vector<std::uint8_t> mask = detail::mask_of(layer.pattern());
       detail::add_values<S>(writer, name + ".values", layer.parameters().head(layer.nonzeros()), true,
@@ -264,6 +213,7 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
       const std::string number = entry.at("dictionary"), side_name = entry.at("side"),
                         storage = entry.at("storage");
       const Index in = detail::count_of(entry, "in"), out = detail::count_of(entry, "out");
+      const int bits = entry.contains("bits") ? detail::bits_of(entry) : 0;
       // Otherwise a short list could ask for the same tensors any number of times.
       if (!names.insert(name).second) detail::throw_invalid("the name stands twice");
       if ((side_name != "input" && side_name != "output") || (storage != "dense" && storage != "sparse")) {
@@ -278,28 +228,36 @@ std::vector<NamedSharedLayer<S>> read_shared_layers(const SafetensorsFile& file)
           const auto stored = file.vector<std::int32_t>(prefix + "identity_rows");
           rows.assign(stored.begin(), stored.end());
         }
-        dictionary = std::make_shared<SharedDictionary<S>>(file.matrix<S>(prefix + "atoms"), std::move(rows));
+        dictionary = std::make_shared<SharedDictionary<S>>(
+            detail::read_atoms<S>(file, prefix + "atoms", (side_name == "input" ? in : out), rows, bits),
+            std::move(rows));
       }
       const DictionarySide side = side_name == "input" ? DictionarySide::input : DictionarySide::output;
       const bool input = side == DictionarySide::input, dense = storage == "dense";
       const Index rows = input ? dictionary->rank() : in, cols = input ? out : dictionary->rank();
-      detail::check_shared_shapes(file, name, dense, rows, cols, in, out);
+      detail::check_shared_shapes(file, name, dense, bits, rows, cols, in, out);
       const VectorX<S> bias = file.contains(name + ".bias") ? file.vector<S>(name + ".bias") : VectorX<S>();
       const auto make = [&] {
         if (dense) {
-          const Matrix<S> c = file.matrix<S>(name + ".coefficients").transpose();
+          const Matrix<S> c =
+              bits != 0 ? detail::read_blocks<S>(file, name + ".coefficients", rows, cols, bits, false)
+                        : Matrix<S>(file.matrix<S>(name + ".coefficients").transpose());
           return SharedDictionaryLinear<S>(dictionary, c, CoefficientStorage::dense, side, bias);
         }
         const auto pattern = detail::pattern_of(file.vector<std::uint8_t>(name + ".mask"), rows, cols);
-        return SharedDictionaryLinear<S>(dictionary, pattern, file.vector<S>(name + ".values"), side, bias);
+        const VectorX<S> values = bits != 0 ? VectorX<S>(detail::read_blocks<S>(
+                                                  file, name + ".values", pattern.nonzeros(), 1, bits, true))
+                                            : file.vector<S>(name + ".values");
+        return SharedDictionaryLinear<S>(dictionary, pattern, values, side, bias);
       };
       SharedDictionaryLinear<S> layer = make();
       if (layer.in_features() != in || layer.out_features() != out) {
         detail::throw_invalid("it is ", out, " x ", in, " by the description, ", layer.out_features(), " x ",
                               layer.in_features(), " by its tensors");
       }
-      const double stored_epsilon =
-          detail::epsilon_of(file.info(name + (dense ? ".coefficients" : ".values")).dtype);
+      const DType stored =
+          bits != 0 ? DType(DType::f32) : file.info(name + (dense ? ".coefficients" : ".values")).dtype;
+      const double stored_epsilon = detail::epsilon_of(stored);
       const auto [test, tolerance] =
           detail::self_test(layer, std::max(stored_epsilon, detail::epsilon_of(dtype_of<S>())));
       const double expected = entry.at("self_test");
