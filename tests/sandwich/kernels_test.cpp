@@ -89,6 +89,7 @@ struct TermByTerm {
   static constexpr bool single_rotor_only = false;
   static constexpr bool transforms = false;
   static constexpr bool fastest(int, bool, Index) { return false; }
+  static Index singles_of_gradient(int) { return 0; }
   static double work(int n) { return std::ldexp(1.0, 3 * n); }
   static Index scratch_size(int n) { return Index{7} << n; }  // more than it needs: it is asked for, and used
   static Index singles_per_tile(int) { return 1; }

@@ -82,13 +82,14 @@ void map_batch(const ConstMatrixRef<S>& x, MatrixRef<S>& y, Index singles_per_ti
 /// A backward pass: `size` sums over the batch, and grad_x. The batch is cut into groups of four tiles, each
 /// summed by itself in float and then added to the others, in their order: results don't depend on the number
 /// of threads. For every group state = lay_out(arena); then, tile by tile,
-/// tile(state, sums, x_tile, grad_y_tile) returns where the tile of grad_x lies, which may be that of x,
-/// missing samples being zero; in the end finish(state, sums, wide), with `wide` as scratch. Returns the
+/// tile(width, state, sums, x_tile, grad_y_tile) returns where the tile of grad_x lies, which may be that of
+/// x, missing samples being zero; up to `singles` samples that are left over go one by one, with width 1. In
+/// the end finish(state, sums, wide), with `wide` as scratch. Returns the
 /// sums.
 template <class S, class Layout, class Tile, class Finish>
 const Wide<S>* reduce_batch(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
-                            Index size, BatchScratch<S>& scratch, const Layout& lay_out, const Tile& tile,
-                            const Finish& finish) {
+                            Index size, Index singles, BatchScratch<S>& scratch, const Layout& lay_out,
+                            const Tile& tile, const Finish& finish) {
   constexpr int lanes = native_lanes<S>;
   constexpr Index group = 4 * lanes;
   const Index batch = x.cols();
@@ -104,13 +105,17 @@ const Wide<S>* reduce_batch(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>&
     auto state = lay_out(arena);
     Wide<S>* sums = scratch.sums.data() + part * size;
     const Index end = std::min(batch, (part + 1) * group);
-    for (Index sample = part * group; sample < end; sample += lanes) {
-      const Index count = std::min<Index>(lanes, end - sample);
-      load_tile<S, lanes>(column<S>(x, sample), x.outerStride(), in, count, x_tile);
-      load_tile<S, lanes>(column<S>(grad_y, sample), grad_y.outerStride(), out, count, grad_y_tile);
-      const S* grad_x_tile = tile(state, sums, x_tile, static_cast<const S*>(grad_y_tile));
-      store_tile<S, lanes>(grad_x_tile, in, column<S>(grad_x, sample), grad_x.outerStride(), count);
-    }
+    const auto take = [&](auto width, Index sample, Index count) {
+      constexpr int W = decltype(width)::value;
+      load_tile<S, W>(column<S>(x, sample), x.outerStride(), in, count, x_tile);
+      load_tile<S, W>(column<S>(grad_y, sample), grad_y.outerStride(), out, count, grad_y_tile);
+      const S* grad_x_tile = tile(width, state, sums, x_tile, static_cast<const S*>(grad_y_tile));
+      store_tile<S, W>(grad_x_tile, in, column<S>(grad_x, sample), grad_x.outerStride(), count);
+    };
+    Index sample = part * group;
+    for (; end - sample > singles; sample += lanes)
+      take(std::integral_constant<int, lanes>{}, sample, std::min<Index>(lanes, end - sample));
+    for (; sample < end; ++sample) take(std::integral_constant<int, 1>{}, sample, 1);
     finish(state, sums, scratch.wide[number]);
   });
   Wide<S>* sums = scratch.sums.data();

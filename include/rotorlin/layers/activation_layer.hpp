@@ -129,14 +129,15 @@ void ActivationLayer<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixR
   const Function f = function();
   const Index size = this->in_features() * lanes;
   const detail::Wide<S>* slope = detail::reduce_batch<S>(
-      x, grad_y, grad_x, 1, workspace.scratch_,
+      x, grad_y, grad_x, 1, lanes / 2, workspace.scratch_,
       [&](detail::Arena<S>& arena) {
         return Memory{arena.take(size), arena.take(size)};
       },
-      [&](Memory& memory, detail::Wide<S>* partial, const S* x_tile, const S* grad_y_tile) {
-        const auto norm = f.template forward<lanes>(x_tile, nullptr, S(1), false, memory.y);
+      [&](auto width, Memory& memory, detail::Wide<S>* partial, const S* x_tile, const S* grad_y_tile) {
+        constexpr int W = decltype(width)::value;
+        const auto norm = f.template forward<W>(x_tile, nullptr, S(1), false, memory.y);
         detail::Wide<S> unused(0);
-        f.backward(x_tile, norm, nullptr, S(1), grad_y_tile, memory.grad_x, unused, *partial);
+        f.template backward<W>(x_tile, norm, nullptr, S(1), grad_y_tile, memory.grad_x, unused, *partial);
         return memory.grad_x;
       },
       [](Memory&, detail::Wide<S>*, auto&) {});

@@ -76,11 +76,12 @@ struct NormalizedActivation {
     return norm;
   }
 
-  /// From dL/dh of a whole tile to dL/dy; adds dL/dweight and the gradient of the slope.
+  /// From dL/dh to dL/dy; adds dL/dweight and the gradient of the slope.
+  template <int W>
   void backward(const S* y, const Norm& norm, const std::int32_t* order, S weight, const S* grad_h, S* grad_y,
                 Wide<S>& weight_sum, Wide<S>& slope_sum) const {
     with_activation<S>(activation, slope, [&](const auto& function) {
-      backward(function, y, norm, order, weight, grad_h, grad_y, weight_sum, slope_sum);
+      backward<W>(function, y, norm, order, weight, grad_h, grad_y, weight_sum, slope_sum);
     });
   }
 
@@ -185,32 +186,70 @@ struct NormalizedActivation {
     });
   }
 
-  template <class F>
+  template <int W, int L>
+  static void store_permuted(S* tile, const std::int32_t* order, Index k, const Pack<S, L>& pack) {
+    if (order == nullptr) {
+      store<S, L>(tile + k, pack);
+    } else if constexpr (W == L) {
+      store<S, L>(tile + Index{order[k / W]} * W, pack);
+    } else {
+      S values[to_size(L)];
+      store<S, L>(values, pack);
+      for (int l = 0; l < L; ++l) tile[order[k + l]] = values[l];
+    }
+  }
+
+  /// A sum over features: of every lane, or of one sample over all lanes and what is left over.
+  struct Sum {
+    LanePack pack = {};
+    S rest = S(0);
+    template <int L>
+    void add(const Pack<S, L>& value) {
+      if constexpr (L == lanes) {
+        pack += value;
+      } else {
+        rest += value;
+      }
+    }
+    Wide<S> total() const { return static_cast<Wide<S>>(sum_lanes<S, lanes>(pack) + rest); }
+    template <int W>
+    LanePack of_sample() const {
+      if constexpr (W == lanes) {
+        return pack;
+      } else {
+        return LanePack{} + (sum_lanes<S, lanes>(pack) + rest);
+      }
+    }
+  };
+
+  template <int W, class F>
   void backward(const F& function, const S* y, const Norm& norm, const std::int32_t* order, S weight,
                 const S* grad_h, S* grad_y, Wide<S>& weight_sum, Wide<S>& slope_sum) const {
-    constexpr int W = lanes;
-    LanePack by_weight{}, by_slope{}, sum{}, dot{};
-    for (Index j = 0; j < features; ++j) {
-      const Index from = (order == nullptr ? j : Index{order[j]}) * W;
-      const LanePack z = (load<S, W>(y + from) - norm.mean) * norm.scale;
-      const LanePack g = load<S, W>(grad_h + j * W);
-      const LanePack scaled = g * weight;
-      const LanePack grad_z = scaled * function.template derivative<W>(z);
-      by_weight += g * function.template value<W>(z);
-      by_slope += scaled * (z > S(0) ? LanePack{} : z);
-      sum += grad_z;
-      dot += grad_z * z;
-      store<S, W>(grad_y + from, grad_z);
-    }
-    weight_sum += static_cast<Wide<S>>(sum_lanes<S, W>(by_weight));
-    slope_sum += static_cast<Wide<S>>(sum_lanes<S, W>(by_slope));
+    Sum by_weight, by_slope, sum, dot;
+    for_each_pack<S, W>(features, [&](auto width, Index k) {
+      constexpr int L = decltype(width)::value;
+      const Pack<S, L> z =
+          (load_permuted<W, L>(y, order, k) - lanes_of<L>(norm.mean)) * lanes_of<L>(norm.scale);
+      const Pack<S, L> g = load<S, L>(grad_h + k);
+      const Pack<S, L> scaled = g * weight;
+      const Pack<S, L> grad_z = scaled * function.template derivative<L>(z);
+      by_weight.template add<L>(g * function.template value<L>(z));
+      by_slope.template add<L>(scaled * (z > S(0) ? Pack<S, L>{} : z));
+      sum.template add<L>(grad_z);
+      dot.template add<L>(grad_z * z);
+      store_permuted<W, L>(grad_y, order, k, grad_z);
+    });
+    weight_sum += by_weight.total();
+    slope_sum += by_slope.total();
     if (!normalize) return;
-    sum /= LanePack{} + static_cast<S>(features);
-    dot /= LanePack{} + static_cast<S>(features);
-    for (Index k = 0; k < features * W; k += W) {
-      const LanePack z = (load<S, W>(y + k) - norm.mean) * norm.scale;
-      store<S, W>(grad_y + k, norm.scale * (load<S, W>(grad_y + k) - sum - z * dot));
-    }
+    const S share = S(1) / static_cast<S>(features);
+    const LanePack mean = sum.template of_sample<W>() * share, along = dot.template of_sample<W>() * share;
+    for_each_pack<S, W>(features, [&](auto width, Index k) {
+      constexpr int L = decltype(width)::value;
+      const Pack<S, L> z = (load<S, L>(y + k) - lanes_of<L>(norm.mean)) * lanes_of<L>(norm.scale);
+      store<S, L>(grad_y + k, lanes_of<L>(norm.scale) *
+                                  (load<S, L>(grad_y + k) - lanes_of<L>(mean) - z * lanes_of<L>(along)));
+    });
   }
 };
 

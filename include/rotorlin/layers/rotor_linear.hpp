@@ -276,7 +276,6 @@ template <class S>
 auto RotorLinear<S>::backward_tiles(const detail::RotorPass<S>& pass, const ConstMatrixRef<S>& x,
                                     const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
                                     Workspace& workspace) const -> const Wide* {
-  constexpr int lanes = detail::native_lanes<S>;
   const Index bias_size = this->bias().size(), pair_sums = pass.partial_size();
   const Index domain_size = pass.domain_size(), sums_size = pass.sums_size();
   struct State {
@@ -289,15 +288,18 @@ auto RotorLinear<S>::backward_tiles(const detail::RotorPass<S>& pass, const Cons
     return state;
   };
   return detail::reduce_batch<S>(
-      x, grad_y, grad_x, pair_sums + bias_size, workspace.scratch_, lay_out,
-      [&](State& state, Wide* sums, S* x_tile, const S* grad_y_tile) {
+      x, grad_y, grad_x, pair_sums + bias_size, pass.singles_of_gradient(), workspace.scratch_, lay_out,
+      [&](auto width, State& state, Wide* sums, S* x_tile, const S* grad_y_tile) {
+        constexpr int W = decltype(width)::value;
         for (Index f = 0; f < bias_size; ++f) {
-          const auto g = detail::load<S, lanes>(grad_y_tile + f * lanes);
-          sums[pair_sums + f] += static_cast<Wide>(detail::sum_lanes<S, lanes>(g));
+          const auto g = detail::load<S, W>(grad_y_tile + f * W);
+          sums[pair_sums + f] += static_cast<Wide>(detail::sum_lanes<S, W>(g));
         }
         std::fill(state.grad_domain, state.grad_domain + domain_size, S(0));
-        pass.backward(x_tile, nullptr, grad_y_tile, S(1), state.grad_domain, state.sums, state.rest);
-        pass.leave_gradient(state.grad_domain, x_tile, state.rest);  // over x, which has been read
+        pass.template backward<W>(x_tile, nullptr, grad_y_tile, S(1), state.grad_domain, state.sums,
+                                  state.rest);
+        pass.template leave_gradient<W>(state.grad_domain, x_tile,
+                                        state.rest);  // over x, which has been read
         return x_tile;
       },
       [&](State& state, Wide* sums, detail::PackBuffer<Wide>& wide) { pass.finish(state.sums, sums, wide); });

@@ -234,10 +234,10 @@ void RotorNetwork<S>::backward(const ConstMatrixRef<S>& x, const ConstMatrixRef<
   const Pass pass = pass_of(weights(true, "backward"));
   using Memory = typename Pass::Backward;
   const Wide* sums = detail::reduce_batch<S>(
-      x, grad_y, grad_x, pass.partial_size(), workspace.scratch_,
+      x, grad_y, grad_x, pass.partial_size(), pass.singles_of_gradient(), workspace.scratch_,
       [&](Arena& arena) { return Memory(pass, arena); },
-      [&](Memory& memory, Wide* partial, const S* x_tile, const S* grad_y_tile) {
-        pass.backward(memory, partial, x_tile, grad_y_tile);
+      [&](auto width, Memory& memory, Wide* partial, const S* x_tile, const S* grad_y_tile) {
+        pass.template backward<decltype(width)::value>(memory, partial, x_tile, grad_y_tile);
         return memory.grad_x;
       },
       [&](Memory& memory, Wide* partial, detail::PackBuffer<Wide>& wide) {

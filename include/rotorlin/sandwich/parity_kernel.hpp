@@ -125,6 +125,7 @@ struct ParityKernel {
   /// The matrices sum gx x^T of even and odd blades.
   static Index gradient_size(int n) { return Index{1} << (2 * n - 1); }
   static Index gradient_scratch_size(int) { return 0; }
+  static Index singles_of_gradient(int) { return 0; }
 
   template <int W>
   static void gradient(int n, const S* gx, const S* x, S* sums, S*) {

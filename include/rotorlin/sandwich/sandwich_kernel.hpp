@@ -42,7 +42,8 @@ struct RotorPair {
 /// - `scratch_size(n)`: of the three above.
 /// - `gradient<W>(n, gx, x, sums, scratch)`: adds what the samples contribute to <gx x~>_2, <gx~ x>_2 and
 ///   <gx, x>, in a form of the kernel's own, to `gradient_size(n)` sums in all; gx and x lie in the domain.
-///   `gradient_scratch_size(n)`: its scratch.
+///   `gradient_scratch_size(n)`: its scratch. `singles_of_gradient(n)`: as singles_per_tile, backward; where
+///   it is 0, layers go backward in tiles only.
 /// - `finish_gradient(n, sums, left, right, dot, memory)`: those three from the sums, the bivectors with
 ///   n(n-1)/2 coefficients; a kernel for single rotors may put the sum of both into `left`, zero into
 ///   `right`.
@@ -62,6 +63,7 @@ concept SandwichKernel = std::default_initializable<typename K::Weights> &&
   { K::gradient_size(n) } -> std::same_as<Index>;
   { K::gradient_scratch_size(n) } -> std::same_as<Index>;
   { K::singles_per_tile(n) } -> std::same_as<Index>;
+  { K::singles_of_gradient(n) } -> std::same_as<Index>;
   K::prepare(pair, alpha, true, weights, memory);
   { K::template enter<1>(n, in, out, scratch) } -> std::same_as<const S*>;
   { K::template leave<1>(n, in, out, scratch) } -> std::same_as<const S*>;

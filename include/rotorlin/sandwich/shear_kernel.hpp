@@ -135,6 +135,7 @@ struct ShearKernel {
     sums[out] += sum_lanes<S, W>(dot);
   }
   static Index gradient_scratch_size(int n) { return Index{2} << n; }
+  static Index singles_of_gradient(int) { return 0; }
 
   template <class Wide>
   static void finish_gradient(int n, const S* sums, Wide* left, Wide* right, Wide& dot, PackBuffer<Wide>&) {

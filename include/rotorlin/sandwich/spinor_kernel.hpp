@@ -97,6 +97,62 @@ void outer_product(const SpinorBasis& basis, const PackMatrix<const S>& a, const
   }
 }
 
+/// V rows x NR columns of sum_k A(m, k) B(n, k)* (or A* B) for one sample: rows of A lie side by side, the
+/// units of its entries `order` apart.
+template <class S, int V, int K, int NR, bool ConjugateFirst>
+inline void outer_rows(const S* a, Index a_step, const PackMatrix<const S>& b, Index order, S* out,
+                       Index out_column) {
+  Pack<S, V> sum[to_size(NR)][to_size(K)] = {};
+  const S* b_entry = b.data;
+  for (Index k = 0; k < order; ++k, a += a_step, b_entry += b.column_step) {
+    Pack<S, V> left[to_size(K)];
+    ROTORLIN_UNROLL
+    for (int u = 0; u < K; ++u) left[u] = load<S, V>(a + u * order);
+    ROTORLIN_UNROLL
+    for (int n = 0; n < NR; ++n) {
+      ROTORLIN_UNROLL
+      for (int v = 0; v < K; ++v) {
+        const S right = b_entry[n * b.row_step + v * order];
+        ROTORLIN_UNROLL
+        for (int u = 0; u < K; ++u) {
+          const bool conjugated = ConjugateFirst ? u != 0 : v != 0;
+          if ((unit_sign(static_cast<unsigned>(u), static_cast<unsigned>(v)) > 0) != conjugated) {
+            sum[n][u ^ v] += left[u] * right;
+          } else {
+            sum[n][u ^ v] -= left[u] * right;
+          }
+        }
+      }
+    }
+  }
+  ROTORLIN_UNROLL
+  for (int n = 0; n < NR; ++n) {
+    ROTORLIN_UNROLL
+    for (int u = 0; u < K; ++u) {
+      S* to = out + n * out_column + u * order;
+      store<S, V>(to, load<S, V>(to) + sum[n][u]);
+    }
+  }
+}
+
+template <class S, int V, int K, bool ConjugateFirst>
+void outer_of_sample(Index order, const S* a, Index a_step, const PackMatrix<const S>& b, S* out,
+                     Index out_column) {
+  constexpr int columns = K == 4 ? 2 : 4;
+  for (Index m = 0; m < order; m += V) {
+    Index n = 0;
+    const auto take = [&](auto count) {
+      constexpr int NR = decltype(count)::value;
+      outer_rows<S, V, K, NR, ConjugateFirst>(a + m, a_step,
+                                              {b.data + n * b.row_step, b.row_step, b.column_step}, order,
+                                              out + m + n * out_column, out_column);
+      n += NR;
+    };
+    while (n + columns <= order) take(std::integral_constant<int, columns>{});
+    while (n < order) take(std::integral_constant<int, 1>{});
+  }
+}
+
 /// The spinor kernel: `W` samples side by side, or one sample by itself (W = 1), vectorised along its
 /// matrices.
 template <class S>
@@ -219,12 +275,13 @@ struct SpinorKernel {
   }
 
   /// Scalars that `gradient` accumulates: the matrices of <gx x~> and, for each half, of <gx~ x>.
-  static Index gradient_scratch_size(int) { return 0; }
   static Index gradient_size(int n) { return 3 * (Index{1} << (n - 1)); }
+  static Index gradient_scratch_size(int n) { return Index{1} << n; }
+  static Index singles_of_gradient(int n) { return n <= 6 ? 2 : 4; }
 
   /// Adds sum over the W samples of GX X^H (of both halves) and GX^H X (half by half) to `sums`.
   template <int W>
-  static void gradient(int n, const S* gx, const S* x, S* sums, S*) {
+  static void gradient(int n, const S* gx, const S* x, S* sums, [[maybe_unused]] S* scratch) {
     const SpinorBasis& basis = spinor_basis(n);
     const Index real = basis.real_order();
     const Index half_size = basis.size() / 2;
@@ -234,8 +291,12 @@ struct SpinorKernel {
       const S* v = x + offset * W;
       S* left = sums + (part % basis.copies) * basis.block();
       S* right = sums + half_size + offset;
-      outer_product<S, W, false>(basis, {g, W, real * W}, {v, W, real * W}, left, 1, real);
-      outer_product<S, W, true>(basis, {g, real * W, W}, {v, real * W, W}, right, 1, real);
+      if constexpr (W == 1) {
+        gradient_of_sample(basis, g, v, left, right, scratch);
+      } else {
+        outer_product<S, W, false>(basis, {g, W, real * W}, {v, W, real * W}, left, 1, real);
+        outer_product<S, W, true>(basis, {g, real * W, W}, {v, real * W, W}, right, 1, real);
+      }
     }
   }
 
@@ -268,6 +329,28 @@ struct SpinorKernel {
   }
 
  private:
+  static void gradient_of_sample(const SpinorBasis& basis, const S* g, const S* v, S* left, S* right,
+                                 S* scratch) {
+    const Index order = basis.order, field = basis.field, real = basis.real_order();
+    for (Index column = 0; column < order; ++column) {  // GX with its rows and columns exchanged
+      for (Index unit = 0; unit < field; ++unit) {
+        const S* from = g + (column * field + unit) * order;
+        for (Index row = 0; row < order; ++row) scratch[(row * field + unit) * order + column] = from[row];
+      }
+    }
+    with_row_lanes<S>(order, [&](auto lanes) {
+      constexpr int V = decltype(lanes)::value;
+      const auto both = [&](auto units) {
+        constexpr int K = decltype(units)::value;
+        outer_of_sample<S, V, K, false>(order, g, real, {v, 1, real}, left, real);
+        outer_of_sample<S, V, K, true>(order, scratch, real, {v, real, 1}, right, real);
+      };
+      if (field == 1) return both(std::integral_constant<int, 1>{});
+      if (field == 2) return both(std::integral_constant<int, 2>{});
+      both(std::integral_constant<int, 4>{});
+    });
+  }
+
   template <class Wide>
   static void fill(const SpinorBasis& basis, const Wide* r, const Wide* s, int right_halves, Wide alpha,
                    bool adjoint, Operator& op) {
@@ -275,41 +358,54 @@ struct SpinorKernel {
     const Index field = basis.field;
     const Index real = basis.real_order();
     const Index block = basis.block();
-    // entry (row, column), unit u of a matrix as it lies in memory
-    const auto entry = [&](const Wide* matrix, Index row, Index column, Index unit) {
-      return matrix[(column * field + unit) * order + row];
+    const Index entries = real * real;
+    op.left.resize(basis.copies * entries);
+    op.left_t.resize(basis.copies * entries);
+    op.right.resize(right_halves * basis.copies * entries);
+    S* const plain = op.left_t.data();  // one matrix, column by column
+    const auto pack = [&](S* panels) {
+      const Index row_step = adjoint ? real : 1, column_step = adjoint ? 1 : real;
+      pack_panels(
+          real, real, [&](Index row, Index column) { return plain[row * row_step + column * column_step]; },
+          panels);
     };
-    op.left.resize(basis.copies * real * real);
-    op.left_t.resize(basis.copies * real * real);
-    op.right.resize(right_halves * basis.copies * real * real);
-    for (Index copy = 0; copy < basis.copies; ++copy) {
-      // (R X)(r', i)_c' = sum of unit_sign(u, c) R(r', r)_u X(r, i)_c over u xor c = c'
-      const auto left = [&](Index to, Index from) {
-        if (adjoint) std::swap(to, from);
-        const Index c_to = to / order;
-        const Index c_from = from / order;
-        const auto unit = static_cast<unsigned>(c_to ^ c_from);
-        const Wide value = entry(r + copy * block, to % order, from % order, static_cast<Index>(unit));
-        return alpha * value * static_cast<Wide>(unit_sign(unit, static_cast<unsigned>(c_from)));
-      };
-      pack_panels(real, real, left, op.left.data() + copy * real * real);
-      S* transposed = op.left_t.data() + copy * real * real;
-      for (Index from = 0; from < real; ++from) {
-        for (Index to = 0; to < real; ++to) transposed[from * real + to] = static_cast<S>(left(to, from));
-      }
-    }
+    // Entry (row, column), unit u of a matrix of the basis lies at ((column field) + u) order + row.
     for (Index part = 0; part < right_halves * basis.copies; ++part) {
       // (Z S^H)(r', j)_c' = sum of Z(r', i)_c conj(S(j, i))_u over c xor u = c'
-      const auto right = [&](Index to, Index from) {
-        if (adjoint) std::swap(to, from);
-        const Index c_to = to % field;
-        const Index c_from = from % field;
-        const auto unit = static_cast<unsigned>(c_to ^ c_from);
-        const Wide value = entry(s + part * block, to / field, from / field, static_cast<Index>(unit));
-        const int sign = unit_sign(static_cast<unsigned>(c_from), unit) * (unit == 0 ? 1 : -1);
-        return value * static_cast<Wide>(sign);
-      };
-      pack_panels(real, real, right, op.right.data() + part * real * real);
+      for (Index i = 0; i < order; ++i) {
+        for (Index c = 0; c < field; ++c) {
+          for (Index u = 0; u < field; ++u) {
+            const int sign =
+                unit_sign(static_cast<unsigned>(c), static_cast<unsigned>(u)) * (u == 0 ? 1 : -1);
+            const Wide* from = s + part * block + (i * field + u) * order;
+            S* to = plain + (i * field + c) * real + (c ^ u);
+            for (Index j = 0; j < order; ++j)
+              to[j * field] = static_cast<S>(static_cast<Wide>(sign) * from[j]);
+          }
+        }
+      }
+      pack(op.right.data() + part * entries);
+    }
+    for (Index copy = basis.copies - 1; copy >= 0; --copy) {  // the first one last: it stays where it is made
+      // (R X)(r', i)_c' = sum of unit_sign(u, c) R(r', r)_u X(r, i)_c over u xor c = c'
+      for (Index c = 0; c < field; ++c) {
+        for (Index row = 0; row < order; ++row) {
+          for (Index u = 0; u < field; ++u) {
+            const Wide factor =
+                alpha * static_cast<Wide>(unit_sign(static_cast<unsigned>(u), static_cast<unsigned>(c)));
+            const Wide* from = r + copy * block + (row * field + u) * order;
+            S* to = plain + (c * order + row) * real + (c ^ u) * order;
+            for (Index k = 0; k < order; ++k) to[k] = static_cast<S>(factor * from[k]);
+          }
+        }
+      }
+      pack(op.left.data() + copy * entries);
+      if (adjoint) {
+        for (Index j = 0; j < real; ++j) {
+          for (Index i = 0; i < j; ++i) std::swap(plain[i * real + j], plain[j * real + i]);
+        }
+      }
+      if (copy > 0) std::copy(plain, plain + entries, plain + copy * entries);
     }
   }
 };

@@ -62,16 +62,19 @@ class DensePass {
   /// The sums are those of grad_y x^T, out x in, and behind them the scratch of `finish`.
   Index sums_size() const { return shape_.in * shape_.out + shape_.chunk * shape_.chunk; }
   Index backward_memory() const { return 0; }
+  Index singles_of_gradient() const { return 0; }
+  template <int W>
   void backward(const S* x_tile, const S*, const S* grad_y_tile, S scale, S* grad_domain, S* sums,
                 Arena<S>) const {
-    const Eigen::Map<const Matrix<S>> x(x_tile, lanes, shape_.in), g(grad_y_tile, lanes, shape_.out);
+    const Eigen::Map<const Matrix<S>> x(x_tile, W, shape_.in), g(grad_y_tile, W, shape_.out);
     linalg::gemm<S>(scale, g, Op::plain, weights_.dense(), Op::plain, 1,
-                    Eigen::Map<Matrix<S>>(grad_domain, lanes, shape_.in));
+                    Eigen::Map<Matrix<S>>(grad_domain, W, shape_.in));
     linalg::gemm<S>(1, g, Op::transposed, x, Op::plain, 1,
                     Eigen::Map<Matrix<S>>(sums, shape_.out, shape_.in));
   }
+  template <int W>
   void leave_gradient(const S* grad_domain, S* grad_x_tile, Arena<S>) const {
-    std::copy(grad_domain, grad_domain + domain_size(), grad_x_tile);
+    std::copy(grad_domain, grad_domain + shape_.in * W, grad_x_tile);
   }
   void backward_batch(const ConstMatrixRef<S>& x, const ConstMatrixRef<S>& grad_y, MatrixRef<S>& grad_x,
                       S* sums) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "rotorlin/core/arena.hpp"
@@ -102,9 +103,10 @@ class KernelPass {
   Index backward_memory() const {
     return measure<S>([&](Arena<S>& arena) { Backward(*this, arena); });
   }
+  Index singles_of_gradient() const { return K::singles_of_gradient(shape_.n); }
+  template <int W>
   void backward(const S* x_tile, const S* entered, const S* grad_y_tile, S scale, S* grad_domain, S* sums,
                 Arena<S> arena) const {
-    constexpr int W = lanes;
     const Index size = shape_.chunk * W;
     const Backward memory(*this, arena);
     if (entered == nullptr && K::transforms) {
@@ -124,9 +126,10 @@ class KernelPass {
           const auto& op = pairs_[static_cast<std::size_t>(p)].adjoint;
           K::template apply<W, false>(shape_.n, op, g, memory.product, memory.scratch);
           const S factor = scale * alpha_[p];
-          for (Index k = 0; k < size; k += W) {
-            store<S, W>(grad_input + k, load<S, W>(grad_input + k) + load<S, W>(memory.product + k) * factor);
-          }
+          for_each_pack(size, [&](auto width, Index k) {
+            constexpr int L = decltype(width)::value;
+            store<S, L>(grad_input + k, load<S, L>(grad_input + k) + load<S, L>(memory.product + k) * factor);
+          });
           K::template gradient<W>(shape_.n, memory.product, x, sums + p * K::gradient_size(shape_.n),
                                   memory.scratch);
         }
@@ -134,8 +137,8 @@ class KernelPass {
     }
   }
 
+  template <int W>
   void leave_gradient(const S* grad_domain, S* grad_x_tile, Arena<S> arena) const {
-    constexpr int W = lanes;
     S* chunk = arena.take(shape_.chunk * W);
     S* scratch = arena.take(K::scratch_size(shape_.n) * W);
     std::fill(grad_x_tile, grad_x_tile + shape_.in * W, S(0));
@@ -154,6 +157,14 @@ class KernelPass {
   }
 
  private:
+  /// body(integral_constant<int, L>, k) for packs of L scalars from position k of `size` scalars.
+  template <class F>
+  static void for_each_pack(Index size, const F& body) {
+    Index k = 0;
+    for (; k + lanes <= size; k += lanes) body(std::integral_constant<int, lanes>{}, k);
+    for (; k < size; ++k) body(std::integral_constant<int, 1>{}, k);
+  }
+
   /// Scalars from one chunk in the domain to the next.
   Index padded(int width) const { return Arena<S>::rounded(shape_.chunk * width); }
 

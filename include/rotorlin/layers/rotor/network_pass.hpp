@@ -170,6 +170,15 @@ class RotorNetworkPass {
     return size;
   }
 
+  /// As RotorPass has it, of all rotor layers.
+  Index singles_of_gradient() const {
+    Index least = lanes;
+    for (const Index i : {Index{0}, Index{1}, shape_.output_rotor()}) {
+      if (i < shape_.num_rotors()) least = std::min(least, rotor(i).singles_of_gradient());
+    }
+    return least;
+  }
+
   struct Backward {
     S *grad_x, *h, *z, *grad_h, *grad_z, *domain, *grad_domain;  // z: what the rotors make of h
     S* norms;
@@ -200,8 +209,8 @@ class RotorNetworkPass {
     return size;
   }
 
+  template <int W>
   void backward(const Backward& memory, Wide<S>* partial, const S* x, const S* grad_y) const {
-    constexpr int W = lanes;
     const Index hidden = options_.hidden;
     const Index depth = options_.depth;
     const Index width = options_.width;
@@ -219,17 +228,17 @@ class RotorNetworkPass {
       S* own = memory.z + number * hidden * W;
       rotor(number).template forward<W>(from, entered, own, memory.rest);
       const auto norm = between.template forward<W>(own, order_of(number), weight, add, to);
-      store<S, W>(memory.norms + number * 2 * W, norm.mean);
-      store<S, W>(memory.norms + number * 2 * W + W, norm.scale);
+      store<S, lanes>(memory.norms + number * 2 * lanes, norm.mean);
+      store<S, lanes>(memory.norms + number * 2 * lanes + lanes, norm.scale);
     };
     const auto backward_branch = [&](Index number, const S* from, const S* entered, S weight,
                                      Wide<S>& weight_sum) {
-      const S* own = memory.norms + number * 2 * W;
-      const typename Between::Norm norm{load<S, W>(own), load<S, W>(own + W)};
-      between.backward(memory.z + number * hidden * W, norm, order_of(number), weight, memory.grad_h,
-                       memory.grad_z, weight_sum, slope_sum);
-      rotor(number).backward(from, entered, memory.grad_z, S(1), memory.grad_domain, sums_of(number),
-                             memory.rest);
+      const S* own = memory.norms + number * 2 * lanes;
+      const typename Between::Norm norm{load<S, lanes>(own), load<S, lanes>(own + lanes)};
+      between.template backward<W>(memory.z + number * hidden * W, norm, order_of(number), weight,
+                                   memory.grad_h, memory.grad_z, weight_sum, slope_sum);
+      rotor(number).template backward<W>(from, entered, memory.grad_z, S(1), memory.grad_domain,
+                                         sums_of(number), memory.rest);
     };
     const auto enter = [&](Index number, const S* from) {
       return rotor(number).template enter<W>(from, memory.domain, memory.rest);
@@ -251,10 +260,10 @@ class RotorNetworkPass {
     clear_domain();
     for (Index b = 0; b < num_output_rotors(options_); ++b) {
       const S weight = options_.parallel_output ? branch_weight(depth * width + b) : S(1);
-      rotor(inner + b).backward(last, last_entered, grad_y, weight, memory.grad_domain, sums_of(inner + b),
-                                memory.rest);
+      rotor(inner + b).template backward<W>(last, last_entered, grad_y, weight, memory.grad_domain,
+                                            sums_of(inner + b), memory.rest);
     }
-    rotor(inner).leave_gradient(memory.grad_domain, memory.grad_h, memory.rest);
+    rotor(inner).template leave_gradient<W>(memory.grad_domain, memory.grad_h, memory.rest);
     if (shape_.residual_output()) add_tile<S, W>(hidden, grad_y, S(1), true, memory.grad_h);
 
     for (Index block = depth - 1; block >= 0; --block) {
@@ -265,11 +274,12 @@ class RotorNetworkPass {
         backward_branch(shape_.branch(block, b), from, entered, branch_weight(block * width + b),
                         weight_sums[block * width + b]);
       }
-      rotor(shape_.branch(block, 0)).leave_gradient(memory.grad_domain, memory.grad_h, memory.rest);
+      rotor(shape_.branch(block, 0))
+          .template leave_gradient<W>(memory.grad_domain, memory.grad_h, memory.rest);
     }
     clear_domain();
     backward_branch(0, x, nullptr, S(1), unused);
-    rotor(0).leave_gradient(memory.grad_domain, memory.grad_x, memory.rest);
+    rotor(0).template leave_gradient<W>(memory.grad_domain, memory.grad_x, memory.rest);
     if (shape_.residual_input()) add_tile<S, W>(hidden, memory.grad_h, S(1), true, memory.grad_x);
   }
 

@@ -66,17 +66,23 @@ class RotorPass {
   Index sums_size() const {
     return visit([](const auto& pass) { return pass.sums_size(); });
   }
+  /// How many samples one by one take as long as a whole tile, backward; 0 where only tiles are taken.
+  Index singles_of_gradient() const {
+    return visit([](const auto& pass) { return pass.singles_of_gradient(); });
+  }
   /// Given dL/dy, adds `scale` dL/dx to `grad_domain` (leave_gradient reads it off), and the gradients of the
   /// parameters to `sums`.
+  template <int W>
   void backward(const S* x_tile, const S* entered, const S* grad_y_tile, S scale, S* grad_domain, S* sums,
                 Arena<S> arena) const {
     visit([&](const auto& pass) {
-      pass.backward(x_tile, entered, grad_y_tile, scale, grad_domain, sums, arena);
+      pass.template backward<W>(x_tile, entered, grad_y_tile, scale, grad_domain, sums, arena);
     });
   }
   /// The gradient of x that `backward` of this layer, and of others of its shape and kernel, added up.
+  template <int W>
   void leave_gradient(const S* grad_domain, S* grad_x_tile, Arena<S> arena) const {
-    visit([&](const auto& pass) { pass.leave_gradient(grad_domain, grad_x_tile, arena); });
+    visit([&](const auto& pass) { pass.template leave_gradient<W>(grad_domain, grad_x_tile, arena); });
   }
 
   /// Values that `finish` makes of the sums, pair by pair: <gx x~>_2, <gx~ x>_2, <gx, x>. It uses the memory
