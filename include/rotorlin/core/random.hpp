@@ -16,6 +16,7 @@ namespace rotorlin {
 
 class Random {
  public:
+  /// The same numbers for the same seed, on every machine.
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
   /// Uniform in [0, 1), a multiple of 2^-53.

@@ -66,6 +66,7 @@ class Adam {
                          mean_rate * mean_.array() / (square_scale * square_.array().sqrt() + epsilon);
   }
 
+  /// How many steps were taken.
   Index steps() const { return steps_; }
 
  private:
