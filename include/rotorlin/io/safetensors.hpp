@@ -269,7 +269,8 @@ class SafetensorsWriter {
 
   /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
   template <class = void>
-  void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes);
+  void check_new(const std::string& name, const DType& dtype, const std::vector<Index>& shape,
+                 std::size_t bytes);
 
   /// Wide types first: every tensor is then aligned for its type.
   template <class = void>
