@@ -50,6 +50,7 @@ amalgamate() {
 }
 
 if [ $# -gt 0 ]; then
+  mkdir -p "$(dirname "$1")"
   amalgamate >"$1"
 else
   amalgamate

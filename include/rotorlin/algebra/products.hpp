@@ -31,6 +31,7 @@
 
 namespace rotorlin {
 
+/// The bilinear products of an algebra, each a sum over pairs of blades.
 enum class Product { geometric, outer, left_contraction, right_contraction, inner, commutator, scalar };
 
 namespace detail {

@@ -73,6 +73,7 @@ class Signature {
     }
   }
 
+  /// How many basis vectors square to 1, to -1, to 0, and all together.
   constexpr int p() const { return p_; }
   constexpr int q() const { return q_; }
   constexpr int r() const { return r_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Seeded random numbers that are the same with every standard library: the 64-bit Mersenne twister, whose
-/// output the standard fixes, with distributions of our own (those of <random> are left to the library).
+/// output the standard fixes, with distributions of our own (those of the standard are left to each library).
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@ namespace rotorlin {
 
 class Random {
  public:
+  /// The same numbers for the same seed, on every machine.
   explicit Random(std::uint64_t seed) : engine_(seed) {}
 
   /// Uniform in [0, 1), a multiple of 2^-53.

@@ -27,9 +27,8 @@ namespace rotorlin {
 namespace detail {
 
 /// The N of the InvariantDecomposition that serves a signature.
-template <int P, int Q, int R>
-inline constexpr int decomposition_dimension =
-    Signature<P, Q, R>::static_dimension >= 2 ? Signature<P, Q, R>::static_dimension : Dynamic;
+template <int P, int Q, int R, int N = Signature<P, Q, R>::static_dimension>
+inline constexpr int decomposition_dimension = N >= 2 ? N : Dynamic;
 
 /// Taylor's series of b / 2^s, squared s times, for any signature and scalar. With `renormalize` each square
 /// is brought back to r~ r = 1, so that turns keep their length (and gather only errors of the angle).

@@ -113,6 +113,7 @@ class InvariantDecomposition {
                           ", expected one of the enumeration DecompositionMethod");
   }
 
+  /// n, the number of basis vectors.
   int dimension() const { return static_cast<int>(basis_.rows()); }
   /// floor(n / 2).
   Index num_planes() const { return angles_.size(); }

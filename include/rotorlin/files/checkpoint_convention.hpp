@@ -74,6 +74,7 @@ class ConventionSource {
   ConventionSource(CheckpointConvention convention, CheckpointSample sample)
       : convention_(convention), sample_(std::move(sample)) {}
 
+  /// What was given: one of the two, the other empty.
   const std::optional<CheckpointConvention>& convention() const { return convention_; }
   const std::optional<CheckpointSample>& sample() const { return sample_; }
 

@@ -3,12 +3,14 @@
 /// Layers in safetensors files, with a proof that they were read as they were meant.
 ///
 /// A layer under a prefix ("" for a file of one layer, "layers.0." in a network) is
+///
 ///     metadata  <prefix>layer               its type_name, such as "DenseLinear"
 ///               <prefix>options             its description, a JSON object of strings
 ///               format                      "rotorlin"
 ///     tensors   <prefix>parameters          flat, in the order of parameters()
 ///               <prefix>self_test.input     samples x in   (one sample a row, as PyTorch has it)
 ///               <prefix>self_test.output    samples x out
+///
 /// and reading replays the self-test: a file whose options, parameters or conventions do not belong together
 /// does not load. A layer's description carries all that its parameters mean, the order of blades included.
 #pragma once

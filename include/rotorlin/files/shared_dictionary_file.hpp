@@ -283,6 +283,7 @@ void save_shared_layers(const std::vector<NamedSharedLayer<S>>& layers, const st
   writer.write(path);
 }
 
+/// All layers of such a file, in its order. \throws as `read_shared_layers`.
 template <class S>
 std::vector<NamedSharedLayer<S>> load_shared_layers(const std::filesystem::path& path) {
   return read_shared_layers<S>(SafetensorsFile(path));

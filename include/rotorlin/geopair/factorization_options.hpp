@@ -11,6 +11,8 @@
 
 namespace rotorlin {
 
+/// The steps of an alternation: sparse or dense coefficients, the dictionary, or both an atom at a time
+/// (K-SVD).
 enum class HalfStep { coefficients, dictionary, ksvd };
 
 /// The objective after a half step.

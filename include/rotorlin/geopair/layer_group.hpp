@@ -92,6 +92,7 @@ class LayerGroup {
     return layers_.size() - 1;
   }
 
+  /// Inputs of each layer, and the number of layers.
   Index inputs() const { return inputs_; }
   std::size_t size() const { return layers_.size(); }
   /// Outputs of one layer, and of all together.

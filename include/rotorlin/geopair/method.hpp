@@ -81,6 +81,7 @@ inline const MethodTraits& traits_of(CompressionMethod method) {
                         " is no method, expected one of the enumeration");
 }
 
+/// The name of a method, as the programs take it.
 inline std::string_view to_string(CompressionMethod method) { return traits_of(method).name; }
 
 /// \throws std::invalid_argument that lists the methods, for any other name.

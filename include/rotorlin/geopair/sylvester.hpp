@@ -86,6 +86,7 @@ class JointDiagonalization {
     }
   }
 
+  /// V, and the diagonals of both matrices in its columns: V^T A V and V^T B V.
   const Matrix<double>& transform() const { return transform_; }
   const VectorX<double>& first() const { return first_; }
   const VectorX<double>& second() const { return second_; }
@@ -173,6 +174,7 @@ class SylvesterConjugateGradients {
     g_bar_ = detail::raised_cholesky(std::move(g_bar));
   }
 
+  /// The size of the Gram matrices.
   Index inputs() const { return factors_[0]->cols(); }
 
   /// X from zero, after `max_steps` or when the residual is below `tolerance` |S|. Every step lowers the

@@ -23,6 +23,7 @@ namespace rotorlin {
 /// read. Converts to the enumerators, so that `switch` works on it.
 class DType {
  public:
+  /// The types that the library knows by name.
   enum Known : int {
     f64,
     f32,
@@ -54,6 +55,7 @@ class DType {
   explicit DType(std::string name);
 
   operator Known() const { return known_; }  // NOLINT(google-explicit-constructor)
+  /// As it stands in a file, "F32".
   std::string name() const;
   /// Bits of one value, 0 where nothing is known of the type.
   unsigned bits() const;

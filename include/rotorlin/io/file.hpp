@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Files as this library treats them: read through a map of the memory, and replaced as a whole or not at
-/// all. Where there is no POSIX (Windows), or ROTORLIN_PLAIN_FILES is defined, they are read into memory and
-/// written through streams. Nothing else in the library knows of operating systems.
+/// all. On Windows they are mapped by its own functions and written through streams; where
+/// ROTORLIN_PLAIN_FILES is defined they are read into memory. Nothing else in the library knows of operating
+/// systems.
 #pragma once
 
-#if !defined(ROTORLIN_PLAIN_FILES) && defined(_WIN32)
-#define ROTORLIN_PLAIN_FILES 1
-#endif
-
-#if !defined(ROTORLIN_PLAIN_FILES)
+#if !defined(ROTORLIN_PLAIN_FILES) && !defined(_WIN32)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,6 +16,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -31,11 +29,27 @@
 
 #include "rotorlin/core/error.hpp"
 
+#if defined(_WIN32) && !defined(ROTORLIN_PLAIN_FILES)
+// As <windows.h> declares them, without its macros; a program may include both.
+extern "C" {
+struct _SECURITY_ATTRIBUTES;
+__declspec(dllimport) void* __stdcall CreateFileW(const wchar_t*, unsigned long, unsigned long,
+                                                  _SECURITY_ATTRIBUTES*, unsigned long, unsigned long, void*);
+__declspec(dllimport) void* __stdcall CreateFileMappingW(void*, _SECURITY_ATTRIBUTES*, unsigned long,
+                                                         unsigned long, unsigned long, const wchar_t*);
+__declspec(dllimport) void* __stdcall MapViewOfFile(void*, unsigned long, unsigned long, unsigned long,
+                                                    std::size_t);
+__declspec(dllimport) int __stdcall UnmapViewOfFile(const void*);
+__declspec(dllimport) int __stdcall CloseHandle(void*);
+__declspec(dllimport) unsigned long __stdcall GetLastError();
+}
+#endif
+
 namespace rotorlin::detail {
 
 inline std::string system_message(int error) { return std::system_category().message(error); }
 
-#if defined(ROTORLIN_PLAIN_FILES)
+#if defined(ROTORLIN_PLAIN_FILES) || defined(_WIN32)
 
 /// Tells the temporary files of processes apart.
 inline unsigned process_number() {
@@ -62,13 +76,23 @@ class NewFile {
   std::ofstream file_;
 };
 
+/// Throws std::runtime_error where `path` does not exist or is no regular file.
+inline void expect_regular_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) throw_runtime("cannot open ", path, ": ", system_message(ENOENT));
+  if (!std::filesystem::is_regular_file(status)) throw_runtime(path, " is not a regular file");
+}
+
+#endif
+
+#if defined(ROTORLIN_PLAIN_FILES)
+
+/// As below, the file's bytes read into memory.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path) {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status)) throw_runtime("cannot open ", path, ": ", system_message(ENOENT));
-    if (!std::filesystem::is_regular_file(status)) throw_runtime(path, " is not a regular file");
+    expect_regular_file(path);
     std::ifstream file(path, std::ios::binary | std::ios::ate);
     if (!file) throw_runtime("cannot open ", path, ": ", system_message(EACCES));
     size_ = static_cast<std::size_t>(file.tellg());
@@ -84,7 +108,63 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-#else
+#elif defined(_WIN32)
+
+/// As below. A file cannot be replaced while it is mapped.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path) {
+    expect_regular_file(path);
+    constexpr unsigned long generic_read = 0x80000000, share_all = 7, open_existing = 3, normal = 0x80,
+                            page_readonly = 2, map_read = 4;
+    const Handle file(
+        ::CreateFileW(path.c_str(), generic_read, share_all, nullptr, open_existing, normal, nullptr));
+    if (!file) throw_runtime("cannot open ", path, ": ", last_message());
+    size_ = static_cast<std::size_t>(std::filesystem::file_size(path));
+    if (size_ == 0) return;  // an empty file has no map
+    const Handle map(::CreateFileMappingW(file.get(), nullptr, page_readonly, 0, 0, nullptr));
+    if (!map) throw_runtime("cannot map ", path, ": ", last_message());
+    data_ = static_cast<const std::byte*>(::MapViewOfFile(map.get(), map_read, 0, 0, size_));
+    if (data_ == nullptr) throw_runtime("cannot map ", path, ": ", last_message());
+  }
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~MappedFile() {
+    if (data_ != nullptr) ::UnmapViewOfFile(data_);
+  }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  class Handle {
+   public:
+    explicit Handle(void* handle) : handle_(handle) {}
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    ~Handle() {
+      if (*this) ::CloseHandle(handle_);
+    }
+    explicit operator bool() const {  // CreateFileW has a failure of its own, -1
+      return handle_ != nullptr && reinterpret_cast<std::intptr_t>(handle_) != -1;
+    }
+    void* get() const { return handle_; }
+
+   private:
+    void* handle_;
+  };
+  static std::string last_message() { return system_message(static_cast<int>(::GetLastError())); }
+
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+#endif
+
+#if !defined(ROTORLIN_PLAIN_FILES) && !defined(_WIN32)
 
 /// Tells the temporary files of processes apart.
 inline auto process_number() { return ::getpid(); }

@@ -20,11 +20,11 @@
   KEYWORD template std::string json_strings_text<void>(const std::map<std::string, std::string>&,  \
                                                        std::string_view);
 
-#define ROTORLIN_INSTANTIATE_SAFETENSORS(KEYWORD)                                           \
-  KEYWORD template void SafetensorsFile::open<void>();                                      \
-  KEYWORD template void SafetensorsWriter::write<void>(const std::filesystem::path&) const; \
-  KEYWORD template std::vector<std::byte> SafetensorsWriter::bytes<void>() const;           \
-  KEYWORD template void SafetensorsWriter::check_new<void>(const std::string&, DType,       \
+#define ROTORLIN_INSTANTIATE_SAFETENSORS(KEYWORD)                                            \
+  KEYWORD template void SafetensorsFile::open<void>();                                       \
+  KEYWORD template void SafetensorsWriter::write<void>(const std::filesystem::path&) const;  \
+  KEYWORD template std::vector<std::byte> SafetensorsWriter::bytes<void>() const;            \
+  KEYWORD template void SafetensorsWriter::check_new<void>(const std::string&, const DType&, \
                                                            const std::vector<Index>&, std::size_t);
 
 #if defined(ROTORLIN_COMPILED)

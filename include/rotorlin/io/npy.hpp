@@ -175,6 +175,7 @@ class NpyFile {
     }
   }
 
+  /// As it was opened.
   const std::string& path() const { return path_; }
   /// As NumPy writes it: "<f4".
   const std::string& dtype() const { return header_.descr; }

@@ -94,6 +94,7 @@ class SafetensorsFile {
     open();
   }
 
+  /// As it was opened.
   const std::filesystem::path& path() const { return path_; }
 
   /// The strings under "__metadata__".
@@ -102,6 +103,7 @@ class SafetensorsFile {
   /// All tensors, in the order of their values in the file.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
+  /// Whether there is a tensor of that name.
   bool contains(const std::string& name) const { return find(name) != nullptr; }
 
   /// What the header says of one tensor; std::runtime_error when there is none of that name.
@@ -219,6 +221,7 @@ class SafetensorsFile {
 /// synchronised with the disk and renamed. Whatever fails, the old file stays as it was.
 class SafetensorsWriter {
  public:
+  /// An entry of the file's metadata; a second one of the same key takes its place.
   void set_metadata(const std::string& key, std::string value) { metadata_[key] = std::move(value); }
 
   /// A copy of a vector (one dimension) or of a matrix (two), in its own scalar type.
@@ -266,7 +269,8 @@ class SafetensorsWriter {
 
   /// Takes a name. std::invalid_argument when it is taken, or when so many bytes don't fit the shape.
   template <class = void>
-  void check_new(const std::string& name, DType dtype, const std::vector<Index>& shape, std::size_t bytes);
+  void check_new(const std::string& name, const DType& dtype, const std::vector<Index>& shape,
+                 std::size_t bytes);
 
   /// Wide types first: every tensor is then aligned for its type.
   template <class = void>

@@ -17,6 +17,7 @@
 
 namespace rotorlin {
 
+/// A function of one number z.
 enum class Activation {
   none,        ///< z
   relu,        ///< max(z, 0)
@@ -45,6 +46,7 @@ inline bool is_activation(Activation activation) {
   return false;
 }
 
+/// The name of an activation, as files have it. "unknown" for a value that is none.
 inline std::string_view to_string(Activation activation) {
   for (const auto& [value, name] : activation_names) {
     if (value == activation) return name;

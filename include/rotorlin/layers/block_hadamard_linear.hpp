@@ -81,6 +81,7 @@ class BlockHadamardLinear : public OptionsLayer<BlockHadamardLinear<S>, S, Block
   BlockHadamardLinear(Index in, Index out, Index blocks)
       : BlockHadamardLinear(in, out, BlockHadamardLinearOptions{.blocks = blocks}) {}
 
+  /// K, and whether a Hadamard transform stands before the blocks.
   Index blocks() const { return this->options().blocks; }
   bool hadamard() const { return this->options().hadamard; }
   /// D, the features in between.

@@ -60,6 +60,7 @@ class DenseLinear : public OptionsLayer<DenseLinear<S>, S, DenseLinearOptions> {
     return layer;
   }
 
+  /// The matrix, out x in, in the parameters' memory.
   Eigen::Map<Matrix<S>> weight() {
     return {this->parameters().data(), this->out_features(), this->in_features()};
   }

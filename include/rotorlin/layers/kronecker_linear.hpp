@@ -69,6 +69,7 @@ class KroneckerLinear : public OptionsLayer<KroneckerLinear<S>, S, KroneckerLine
     random.fill_uniform(this->parameters().segment(left_size(), right_size()), -right_bound, right_bound);
   }
 
+  /// The number of products, and the shape of their right factors B_t, padded to whole blocks.
   Index terms() const { return this->options().terms; }
   Index right_rows() const { return ceil_divide(this->out_features(), this->options().left_rows); }
   Index right_cols() const { return ceil_divide(this->in_features(), this->options().left_cols); }

@@ -328,6 +328,7 @@ class LayerBase {
   void zero_gradients() { gradients_.setZero(); }
 
   bool has_bias() const { return bias_size_ != 0; }
+  /// Where the bias begins among the parameters: at their end.
   Index bias_offset() const { return parameters_.size() - bias_size_; }
   Eigen::Map<VectorX<S>> bias() { return {parameters_.data() + bias_offset(), bias_size_}; }
   Eigen::Map<const VectorX<S>> bias() const { return {parameters_.data() + bias_offset(), bias_size_}; }

@@ -65,6 +65,7 @@ class LowRankLinear : public OptionsLayer<LowRankLinear<S>, S, LowRankLinearOpti
   LowRankLinear(Index in, Index out, Index rank)
       : LowRankLinear(in, out, LowRankLinearOptions{.rank = rank}) {}
 
+  /// The factors U (out x rank) and V (rank x in), in the parameters' memory.
   Index rank() const { return this->options().rank; }
   Eigen::Map<Matrix<S>> u() { return u_of(this->parameters().data()); }
   Eigen::Map<Matrix<S>> v() { return v_of(this->parameters().data()); }

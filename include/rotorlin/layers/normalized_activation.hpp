@@ -4,8 +4,8 @@
 /// normalisation of every sample to mean 0 and variance 1 (LayerNorm of Ba, Kiros, Hinton 2016, without its
 /// affine part), z = (y - mean) / sqrt(variance + epsilon), and an activation a; with its gradients.
 ///
-/// A tile holds features in packs of W = native_lanes<S> samples, or one sample as it lies in memory (W = 1).
-/// Either way the work is done in packs of native_lanes<S>, which for one sample hold several features.
+/// A tile holds features in packs of W = `native_lanes<S>` samples, or one sample as it lies in memory (W = 1).
+/// Either way the work is done in packs of `native_lanes<S>`, which for one sample hold several features.
 #pragma once
 
 #include <cmath>

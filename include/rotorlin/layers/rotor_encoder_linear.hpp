@@ -69,6 +69,7 @@ class RotorEncoderLinear : public OptionsLayer<RotorEncoderLinear<S>, S, RotorEn
     Random(options.seed).fill_uniform(decoder(), -bound, bound);
   }
 
+  /// The number of features between the encoder and the dense matrix.
   Index rank() const { return this->options().rank; }
   /// Parameters of the encoder: where D begins.
   Index encoder_size() const { return this->bias_offset() - this->out_features() * rank(); }

@@ -82,6 +82,7 @@ class RotorNetwork : public LayerBase<RotorNetwork<S>, S> {
   }
 
   const Options& options() const { return shape_.options; }
+  /// The width between its layers, and the rotors of all of them.
   Index hidden_features() const { return options().hidden; }
   Index num_rotors() const { return shape_.num_rotors(); }
   /// Number of the rotor layer of a branch of a hidden block.

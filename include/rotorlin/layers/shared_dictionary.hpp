@@ -54,6 +54,7 @@ class SharedDictionary {
     }
   }
 
+  /// D is features x rank; `stored` are its rows that are not `identity_rows`, rows of the identity.
   Index features() const { return stored_.rows() + static_cast<Index>(identity_rows_.size()); }
   Index rank() const { return stored_.cols(); }
   const Matrix<S>& stored() const { return stored_; }

@@ -51,6 +51,7 @@ class SharedDictionaryGroup {
   }
 
   Index size() const { return static_cast<Index>(layers_.size()); }
+  /// Layer i, as it was given. \throws std::out_of_range where there is none.
   const Layer& layer(Index i) const { return *layers_.at(static_cast<std::size_t>(i)); }
   Index in_features() const { return layers_[0]->in_features(); }
 

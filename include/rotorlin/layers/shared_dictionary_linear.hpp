@@ -41,7 +41,9 @@ namespace rotorlin {
 template <class S>
 class SharedDictionaryGroup;
 
+/// Whether the layers of a dictionary share what reads their inputs, or what makes their outputs.
 enum class DictionarySide { input, output };
+/// How a layer holds its coefficients: all of them, or those that are not zero.
 enum class CoefficientStorage { dense, sparse };
 
 /// A layer on a shared dictionary. Parameters: the coefficients, column after column (of a sparse C its
@@ -103,6 +105,7 @@ class SharedDictionaryLinear : public LayerBase<SharedDictionaryLinear<S>, S> {
     plan_ = detail::PatternPlan(pattern_);
   }
 
+  /// What the layer was made of.
   const Dictionary& dictionary() const { return dictionary_; }
   DictionarySide side() const { return side_; }
   CoefficientStorage storage() const { return storage_; }

@@ -13,6 +13,7 @@
 
 namespace rotorlin::linalg {
 
+/// A^T, of any shape.
 template <std::floating_point T>
 Matrix<T> transposed(const ConstMatrixRef<T>& a) {
   constexpr Index width = 16;  // blocks of both stay in the cache

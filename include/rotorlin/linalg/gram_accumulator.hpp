@@ -110,6 +110,7 @@ class GramAccumulator {
     largest_ = largest;
   }
 
+  /// The size of the vectors.
   Index features() const { return sum_.size(); }
   std::int64_t count() const { return count_; }
 

@@ -29,6 +29,7 @@ class CompleteOrthogonal {
   CompleteOrthogonal(Matrix<T> f, T threshold)
       : pivoted_(std::move(f), threshold), right_(rows_of_r_transposed(pivoted_)) {}
 
+  /// The number of columns that are linearly independent, beside rounding.
   Index rank() const { return pivoted_.rank(); }
   /// B <- Q B or Q^T B: the first rank() columns of Q span the columns of F.
   void apply_q(Op op, MatrixRef<T> b) const { pivoted_.apply_q(op, b); }
@@ -79,6 +80,7 @@ class LeastSquares {
     rank_ = complete_->rank();
   }
 
+  /// The number of directions that count, beside rounding.
   Index rank() const { return rank_; }
 
   /// The X (n x columns of b) of least |F X - B|_F, and among those of least |X|_F.

@@ -5,7 +5,8 @@
 /// second each. Call them with the scalar named: gemm<double>(...).
 ///
 /// This is the one place where a matrix product enters. It is Eigen's kernel, or with EIGEN_USE_BLAS what
-/// Eigen binds to it: the BLAS.
+/// Eigen binds to it: the BLAS. Shapes are those that the formula needs: Eigen's assertions look at them, and
+/// nothing throws but std::bad_alloc.
 #pragma once
 
 #include <Eigen/Core>

@@ -87,6 +87,7 @@ class Qr {
  public:
   explicit Qr(Matrix<T> a);
 
+  /// The shape of A.
   Index rows() const { return packed_.rows(); }
   Index cols() const { return packed_.cols(); }
   /// R on and above the diagonal.
@@ -150,6 +151,7 @@ class PivotedQr {
  public:
   PivotedQr(Matrix<T> a, T threshold);
 
+  /// The number of columns that were found to be linearly independent.
   Index rank() const { return tau_.size(); }
   /// R on and above the diagonal of its first rank() rows.
   const Matrix<T>& packed() const { return packed_; }

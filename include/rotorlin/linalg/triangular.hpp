@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Triangular systems and the Cholesky factorisation, in halves and blocks, so that most of the work is
-/// matrix products.
+/// matrix products. Triangles are square, of as many rows as what they are applied to; Eigen's assertions look
+/// at shapes, and nothing throws but std::bad_alloc.
 #pragma once
 
 #include <Eigen/Core>

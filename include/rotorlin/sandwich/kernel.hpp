@@ -84,8 +84,10 @@ inline constexpr auto kernel_names = detail::make_kernel_names();
 
 static_assert(static_cast<std::size_t>(Kernel::dense) == kernel_names.size() - 1);
 
+/// Whether the value is one of the enumerators, and its name.
 constexpr bool is_kernel(Kernel kernel) { return static_cast<std::size_t>(kernel) < kernel_names.size(); }
 
+/// The name of a kernel, as `kernel_from_string` takes it.
 constexpr std::string_view to_string(Kernel kernel) {
   return is_kernel(kernel) ? kernel_names[static_cast<std::size_t>(kernel)].second : "unknown";
 }

@@ -2,6 +2,7 @@
 /// \file
 /// Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019), on flat parameters p
 /// with gradients g:
+///
 ///     m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2,
 ///     p <- p - rate (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + weight_decay p).
 #pragma once
@@ -65,6 +66,7 @@ class Adam {
                          mean_rate * mean_.array() / (square_scale * square_.array().sqrt() + epsilon);
   }
 
+  /// How many steps were taken.
   Index steps() const { return steps_; }
 
  private:

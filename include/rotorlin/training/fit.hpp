@@ -97,6 +97,7 @@ struct GramFactor {
   Matrix<double> columns;
 };
 
+/// As above, with a factor of the Gram matrix in its place; in x any. \throws as above.
 template <LinearLayer L, class A>
 FitResult fit_dense(L& layer, const Eigen::MatrixBase<A>& weight, const GramFactor& factor,
                     const FitOptions& options = {}) {

@@ -54,6 +54,7 @@ enum class FitStop {
   diverged,     ///< a loss, gradient or parameter was not finite any more
 };
 
+/// The reason's name.
 constexpr std::string_view to_string(FitStop stop) {
   switch (stop) {
     case FitStop::finished:

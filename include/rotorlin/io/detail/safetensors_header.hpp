@@ -307,8 +307,8 @@ std::vector<std::byte> SafetensorsWriter::bytes() const {
 }
 
 template <class>
-void SafetensorsWriter::check_new(const std::string& name, DType dtype, const std::vector<Index>& shape,
-                                  std::size_t bytes) {
+void SafetensorsWriter::check_new(const std::string& name, const DType& dtype,
+                                  const std::vector<Index>& shape, std::size_t bytes) {
   detail::require_little_endian("SafetensorsWriter");
   if (const std::string why = detail::size_mismatch(dtype, shape, bytes); !why.empty())
     detail::throw_invalid("SafetensorsWriter: tensor '", name, "': ", why, ", given ", bytes, " bytes");
