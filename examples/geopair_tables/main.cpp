@@ -22,8 +22,8 @@ geopair_tables MODEL.bin CALIBRATION EVALUATION [options]
                      token numbers as 16-bit words. The last fifth of CALIBRATION is the validation stream on
                      which choices are made; nothing is chosen on EVALUATION
 
-  --part A,B,...     of methods, ablation, ks, eta, tokens, iterations, group_size, convergence, pairs, damages
-                     (default: all)
+  --part A,B,...     of methods, ablation, ks, eta, tokens, iterations, group_size, convergence, pairs, damages,
+                     storage (default: all)
   --methods A,B,...  rows of the first part (default: all; see docs/geopair.md)
   --ratios A,B,...   of the first part (default: 0.2,0.3,0.4)
   --ratio R          of the other parts (default: 0.3)
@@ -38,8 +38,8 @@ geopair_tables MODEL.bin CALIBRATION EVALUATION [options]
 
 struct Options {
   std::vector<std::filesystem::path> files;
-  std::vector<std::string> parts = {"methods",    "ablation",   "ks",          "eta",   "tokens",
-                                    "iterations", "group_size", "convergence", "pairs", "damages"};
+  std::vector<std::string> parts = {"methods",    "ablation",    "ks",    "eta",     "tokens", "iterations",
+                                    "group_size", "convergence", "pairs", "damages", "storage"};
   std::vector<std::string> methods = method_names();
   std::vector<double> ratios = {0.2, 0.3, 0.4};
   double ratio = 0.3;
@@ -162,6 +162,7 @@ void run(const Options& options) {
     if (part == "convergence") show_convergence(study, options.ratio);
     if (part == "pairs") show_pairs(study, options.ratio);
     if (part == "damages") show_damages(study);
+    if (part == "storage") compare_storage(study);
   }
   std::printf("%s in all\n", duration(clock.seconds()).c_str());
 }
