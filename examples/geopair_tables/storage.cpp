@@ -42,7 +42,7 @@ double rounding_alone(const std::vector<Point>& points, double kept) {
 
 }  // namespace
 
-void compare_storage(Study& study) {
+void compare_storage(Study& study, const std::vector<double>& ratios) {
   const Setup& setup = study.setup();
   Table table({{"removed", "removed", true},
                {"values", "values", true},
@@ -74,29 +74,30 @@ void compare_storage(Study& study) {
   for (const Kind& kind : kinds()) {
     if (kind.storage.bits != 3) series.push_back({.name = std::string("dictionaries, ") + kind.name});
   }
-  for (int removed = 10; removed <= 60; removed += 10) {
-    Progress progress(format("%d %% removed", removed));
+  for (const double ratio : ratios) {
+    const std::string removed = format("%g %%", 100 * ratio);
+    Progress progress(removed + " removed");
     study.progress = [&](double fraction, const std::string& note) { progress.update(fraction, note); };
     std::vector<StorageOptions> storages;
     for (const Kind& kind : kinds()) {
       if (kind.storage.bits != 3) storages.push_back(kind.storage);
     }
-    const std::vector<Outcome> outcomes =
-        study.store(recipe(setup, "geopair_groups", removed / 100.0), storages);
+    const std::vector<Outcome> outcomes = study.store(recipe(setup, "geopair_groups", ratio), storages);
     study.progress = {};
     progress.finish(format("%.4f nats in bf16", outcomes[0].cross_entropy));
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const Outcome& o = outcomes[i];
       series[i + 1].x.push_back(100 * o.kept);
       series[i + 1].y.push_back(o.cross_entropy);
-      add(format("%d %%", removed), kinds()[i].name, o, rounding_alone(plain, o.kept) - o.cross_entropy);
+      add(removed, kinds()[i].name, o, rounding_alone(plain, o.kept) - o.cross_entropy);
     }
+    // after every ratio, lest a long run that is interrupted leaves nothing
+    write_file(setup.out / (setup.name + "_storage.csv"), table.csv());
   }
   std::printf("\n%s, values of few bits (uncompressed: %.4f validation, %.4f evaluation)\n\n%s\n",
               setup.name.c_str(), study.uncompressed_validation(), study.uncompressed(),
               table.text().c_str());
   std::fflush(stdout);
-  write_file(setup.out / (setup.name + "_storage.csv"), table.csv());
 
   // what is beyond two nats more has no place in a plot of what is useful
   SvgPlot plot("Cross-entropy against bytes", setup.name + ", projections, masks and scales included");
