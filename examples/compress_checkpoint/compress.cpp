@@ -21,6 +21,7 @@
 #include "rotorlin/files/shared_dictionary_file.hpp"
 #include "rotorlin/geopair/compression.hpp"
 #include "rotorlin/geopair/method.hpp"
+#include "rotorlin/geopair/rounding.hpp"
 #include "size_report.hpp"
 #include "stored_group.hpp"
 
@@ -32,7 +33,7 @@ namespace {
 
 /// What decides about the result of a compression.
 nlohmann::json run_of(const Checkpoint& checkpoint, const CompressorOptions& options,
-                      const std::string& method, bool share_outputs) {
+                      const std::string& method, bool share_outputs, int bits) {
   nlohmann::json run{{"method", method},
                      {"ratio", options.ratio},
                      {"ks_ratio", options.ks_ratio},
@@ -44,6 +45,7 @@ nlohmann::json run_of(const Checkpoint& checkpoint, const CompressorOptions& opt
                      {"eta", options.eta},
                      {"iterations", options.iterations},
                      {"share_outputs", share_outputs},
+                     {"bits", bits},
                      {"slots", nlohmann::json::array()},
                      {"inputs", nlohmann::json::object()}};
   for (const Slot& slot : checkpoint.slots())
@@ -68,34 +70,41 @@ Index residual_width(const std::vector<Slot>& slots) {
       ->first;
 }
 
-/// Rounds a finished group to the type that its weights came in, and measures the errors again. Where that
-/// costs more than it should, which only factors of very different size can make happen, it stays as it is:
-/// F32.
-DType store_as(DType dtype, CompressedGroup& group, const Checkpoint& checkpoint, const GramFiles& grams) {
-  if (dtype == DType::f32) return dtype;
+/// Rounds a finished group to `bits`, or to the type that its weights came in, and measures the errors again.
+/// Where such a type costs more than it should, which only factors of very different size can make happen, it
+/// stays as it is: F32. Bits that were asked for are what is stored.
+StorageOptions store_as(DType dtype, int bits, CompressedGroup& group, const Checkpoint& checkpoint,
+                        const GramFiles& grams) {
+  const StorageOptions floats{.dtype = DType::f32};
+  if (bits == 0 && dtype == DType::f32) return floats;
+  const StorageOptions storage = bits != 0 ? StorageOptions{.bits = bits} : StorageOptions{.dtype = dtype};
+  const auto target = [&](std::size_t m) -> RoundingTarget {
+    const std::size_t slot = group.members[m];
+    return {checkpoint.weight(slot), grams.files.at(checkpoint.slots()[slot].reads)->matrix<double>("gram")};
+  };
   std::vector<NamedSharedLayer<float>> layers;
   for (std::size_t m = 0; m < group.layers.size(); ++m)
     layers.push_back({group.layer_reports[m].name, group.layers[m]});
   try {
-    layers = rounded_layers(layers, {.dtype = dtype});
+    layers = bits != 0 ? refitted_layers(layers, storage, target) : rounded_layers(layers, storage);
   } catch (const std::domain_error&) {  // a value beyond the range of F16
-    return DType::f32;
+    if (bits != 0) throw;
+    return floats;
   }
   std::vector<double> errors;
   for (std::size_t m = 0; m < layers.size(); ++m) {
-    const std::size_t slot = group.members[m];
-    const Matrix<double> gram = grams.files.at(checkpoint.slots()[slot].reads)->matrix<double>("gram"),
-                         weight = checkpoint.weight(slot);
-    const Matrix<double> missing = weight - layers[m].layer.to_dense().cast<double>();
-    const double all = output_energy(weight, gram), before = group.layer_reports[m].relative_error;
-    errors.push_back(all > 0 ? std::sqrt(output_energy(missing, gram) / all) : before);
-    if (!(errors[m] <= std::hypot(1.02 * before, 0.005))) return DType::f32;
+    const RoundingTarget made_from = target(m);
+    const Matrix<double> missing = made_from.weight - layers[m].layer.to_dense().cast<double>();
+    const double all = output_energy(made_from.weight, made_from.gram),
+                 before = group.layer_reports[m].relative_error;
+    errors.push_back(all > 0 ? std::sqrt(output_energy(missing, made_from.gram) / all) : before);
+    if (bits == 0 && !(errors[m] <= std::hypot(1.02 * before, 0.005))) return floats;
   }
   for (std::size_t m = 0; m < errors.size(); ++m) {
     group.layers[m] = std::move(layers[m].layer);
     group.layer_reports[m].relative_error = errors[m];
   }
-  return dtype;
+  return storage;
 }
 
 void print(const std::vector<GroupReport>& groups, const std::map<std::string, double>& relative_errors) {
@@ -123,7 +132,7 @@ void print(const std::vector<GroupReport>& groups, const std::map<std::string, d
 
 }  // namespace
 
-void compress(const Checkpoint& checkpoint, CompressorOptions options, bool share_outputs,
+void compress(const Checkpoint& checkpoint, CompressorOptions options, bool share_outputs, int bits,
               const std::filesystem::path& named) {
   const std::filesystem::path target = output_file(named, checkpoint.inputs());
   const std::string method(to_string(options.method));
@@ -172,7 +181,8 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, bool shar
 
   // ratios count from the checkpoint's own types
   for (PlannedGroup& group : plan) {
-    if (dtype_for(slots, group.members) == DType::f32 || !traits_of(options.method).sparse) continue;
+    if (bits != 0 || dtype_for(slots, group.members) == DType::f32 || !traits_of(options.method).sparse)
+      continue;
     Index own = 0;
     for (const std::size_t i : group.members) own += by_outputs[i] ? slots[i].in : slots[i].out;
     const Slot& first = slots[group.members[0]];
@@ -181,7 +191,7 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, bool shar
   }
 
   // as GeoPairCompressor::compress, but what is finished leaves the memory
-  GroupFiles files(target, run_of(checkpoint, options, method, share_outputs), plan, slots);
+  GroupFiles files(target, run_of(checkpoint, options, method, share_outputs, bits), plan, slots);
   if (files.count() > 0)
     std::printf("%zu of %zu groups are there from a run that was interrupted\n", files.count(), plan.size());
   Progress progress("compression");
@@ -205,8 +215,7 @@ void compress(const Checkpoint& checkpoint, CompressorOptions options, bool shar
       done[g] = fraction;
       progress.update(std::inner_product(costs.begin(), costs.end(), done.begin(), 0.0) / all_costs, "");
     });
-    const DType dtype = store_as(dtype_for(slots, plan[g].members), group, checkpoint, grams);
-    files.keep(g, group, dtype);
+    files.keep(g, group, store_as(dtype_for(slots, plan[g].members), bits, group, checkpoint, grams));
     const std::lock_guard lock(mutex);
     done[g] = 1;
   });

@@ -10,10 +10,11 @@
 namespace examples {
 
 /// Compresses a checkpoint into a safetensors file, in the disk's space rather than in memory: Gram matrices
-/// and finished groups wait there. Values are stored in 16 bits where the weights came so. Prints what each
-/// stage takes and what came of it. With `share_outputs`, sparse matrices that write the residual stream and
-/// read more than it share their outputs.
-void compress(const Checkpoint& checkpoint, rotorlin::CompressorOptions options, bool share_outputs,
+/// and finished groups wait there. Values are stored in 16 bits where the weights came so, or in blocks of so
+/// many `bits` (0: not), with coefficients fitted to the rounded atoms. Prints what each stage takes and what
+/// came of it. With `share_outputs`, sparse matrices that write the residual stream and read more than it
+/// share their outputs.
+void compress(const Checkpoint& checkpoint, rotorlin::CompressorOptions options, bool share_outputs, int bits,
               const std::filesystem::path& target);
 
 /// Writes the dense weights of a compressed file. Where `original` is given, the errors of what was written

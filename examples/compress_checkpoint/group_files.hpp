@@ -58,7 +58,8 @@ class GroupFiles {
   }
 
   /// From any thread, one call for each number. \throws std::runtime_error, naming the target.
-  void keep(std::size_t number, const rotorlin::CompressedGroup& group, rotorlin::DType dtype) {
+  void keep(std::size_t number, const rotorlin::CompressedGroup& group,
+            const rotorlin::StorageOptions& storage) {
     std::vector<rotorlin::NamedSharedLayer<float>> layers;
     nlohmann::json reports = nlohmann::json::array();
     for (std::size_t m = 0; m < group.layers.size(); ++m) {
@@ -68,7 +69,7 @@ class GroupFiles {
     }
     const rotorlin::GroupReport& report = group.report;
     rotorlin::SafetensorsWriter writer;
-    rotorlin::write_shared_layers(writer, layers, {.dtype = dtype});
+    rotorlin::write_shared_layers(writer, layers, storage);
     writer.set_metadata(report_key, nlohmann::json({{"members", report.members},
                                                     {"rank", report.size.rank},
                                                     {"nonzeros", report.size.nonzeros},

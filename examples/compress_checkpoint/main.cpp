@@ -56,6 +56,9 @@ compress_checkpoint --decompress FILE.safetensors --out FILE|FOLDER [MODEL and i
   --input-side       sparse: down and w2 share their inputs, as all others do, instead of their outputs
   --identity-gauge   dense: r rows of a dictionary become the identity, which is not stored
   --global-budget    bytes go to the groups where they save the most error, instead of equally
+  --bits N           3 ... 8: values of N bits, blocks of 32 with one scale of 16 bits; the ratio then removes
+                     as many values as without, and their smaller type comes on top (default: the type of the
+                     weights)
   --ks R             sparse: atoms for each nonzero of a column (default: 2.5)
   --eta R            ridge of the Gram matrices, relative to the mean diagonal (default: 0.001)
   --iterations N     (default: 30)
@@ -78,6 +81,7 @@ struct Options {
   std::filesystem::path out, decompress;
   rotorlin::CompressorOptions compressor;
   bool share_outputs = true;
+  int bits = 0;
 };
 
 Options parse(int count, char** values) {
@@ -126,6 +130,8 @@ Options parse(int count, char** values) {
       options.compressor.identity_gauge = true;
     } else if (arguments.is("--global-budget")) {
       options.compressor.budget = rotorlin::BudgetAllocation::global;
+    } else if (arguments.is("--bits")) {
+      options.bits = static_cast<int>(arguments.number(3, 8));
     } else if (arguments.is("--ks")) {
       options.compressor.ks_ratio = arguments.real(1, 1e6);
     } else if (arguments.is("--eta")) {
@@ -161,7 +167,8 @@ int main(int count, char** arguments) {
     const Options options = parse(count, arguments);
     const Stopwatch clock;
     if (options.decompress.empty()) {
-      compress(*open_checkpoint(options.sources), options.compressor, options.share_outputs, options.out);
+      compress(*open_checkpoint(options.sources), options.compressor, options.share_outputs, options.bits,
+               options.out);
     } else {
       decompress(options.decompress, options.out, options.sources.model.empty() ? nullptr : &options.sources);
     }

@@ -22,10 +22,10 @@ geopair_tables MODEL.bin CALIBRATION EVALUATION [options]
                      token numbers as 16-bit words. The last fifth of CALIBRATION is the validation stream on
                      which choices are made; nothing is chosen on EVALUATION
 
-  --part A,B,...     of methods, ablation, ks, eta, tokens, iterations, group_size, convergence, pairs, damages
-                     (default: all)
+  --part A,B,...     of methods, ablation, ks, eta, tokens, iterations, group_size, convergence, pairs, damages,
+                     storage (default: all)
   --methods A,B,...  rows of the first part (default: all; see docs/geopair.md)
-  --ratios A,B,...   of the first part (default: 0.2,0.3,0.4)
+  --ratios A,B,...   of the first part (default: 0.2,0.3,0.4) and of storage (default: 0.1,0.2,0.3,0.4,0.5,0.6)
   --ratio R          of the other parts (default: 0.3)
   --samples N        calibration tokens (default: 65536)
   --iterations N     of sparse dictionaries (default: 60)
@@ -38,14 +38,15 @@ geopair_tables MODEL.bin CALIBRATION EVALUATION [options]
 
 struct Options {
   std::vector<std::filesystem::path> files;
-  std::vector<std::string> parts = {"methods",    "ablation",   "ks",          "eta",   "tokens",
-                                    "iterations", "group_size", "convergence", "pairs", "damages"};
+  std::vector<std::string> parts = {"methods",    "ablation",    "ks",    "eta",     "tokens", "iterations",
+                                    "group_size", "convergence", "pairs", "damages", "storage"};
   std::vector<std::string> methods = method_names();
-  std::vector<double> ratios = {0.2, 0.3, 0.4};
+  std::vector<double> ratios = {0.2, 0.3, 0.4}, storage_ratios = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6};
   double ratio = 0.3;
   std::filesystem::path out = "out";
   Index samples = 65536, windows = 79, validation_windows = 40;
   int iterations = 60, threads = 1;
+  std::string of_ratios;   ///< --ratios, where given
   std::string of_methods;  ///< a given option that only the first part heeds
 };
 
@@ -61,7 +62,7 @@ Options parse(int count, char** values) {
     arguments.fail(arguments.name() + ": '" + text + "' is not one of " + all);
   };
   while (arguments.next()) {
-    if (arguments.is("--methods") || arguments.is("--ratios")) options.of_methods = arguments.name();
+    if (arguments.is("--methods")) options.of_methods = arguments.name();
     if (arguments.is("--part")) {
       options.parts = arguments.list();
       for (const std::string& part : options.parts) check(part, known);
@@ -76,6 +77,8 @@ Options parse(int count, char** values) {
         if (text.empty() || *end != '\0' || !(options.ratios.back() >= 0 && options.ratios.back() < 1))
           arguments.fail("--ratios: '" + text + "' is not a number from 0 to less than 1");
       }
+      options.storage_ratios = options.ratios;
+      options.of_ratios = arguments.name();
     } else if (arguments.is("--ratio")) {
       options.ratio = arguments.real(0, 0.9999);
     } else if (arguments.is("--samples")) {
@@ -100,8 +103,14 @@ Options parse(int count, char** values) {
       options.files.emplace_back(arguments.name());
     }
   }
-  const bool compares =
-      std::find(options.parts.begin(), options.parts.end(), "methods") != options.parts.end();
+  const auto has = [&](const char* part) {
+    return std::find(options.parts.begin(), options.parts.end(), part) != options.parts.end();
+  };
+  const bool compares = has("methods");
+  if (!options.of_ratios.empty() && !compares && !has("storage"))
+    arguments.fail(
+        "--ratios has no effect without the parts methods and storage; add one to --part, or leave "
+        "out --ratios");
   if (!options.of_methods.empty() && !compares)
     arguments.fail(options.of_methods +
                    " has no effect without the part methods; add it to --part, or leave out " +
@@ -162,6 +171,7 @@ void run(const Options& options) {
     if (part == "convergence") show_convergence(study, options.ratio);
     if (part == "pairs") show_pairs(study, options.ratio);
     if (part == "damages") show_damages(study);
+    if (part == "storage") compare_storage(study, options.storage_ratios);
   }
   std::printf("%s in all\n", duration(clock.seconds()).c_str());
 }

@@ -35,6 +35,9 @@ void show_pairs(Study& study, double ratio);
 /// What an error costs, by type and layer.
 void show_damages(Study& study);
 
+/// Cross-entropy against bytes, of weights that are only rounded and of dictionaries in few bits.
+void compare_storage(Study& study, const std::vector<double>& ratios);
+
 /// Runs recipes one after another with a line of progress for each, and makes a table of what came of them.
 class Rows {
  public:

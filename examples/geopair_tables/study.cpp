@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "study.hpp"
 
+#include <set>
+
 #include "common/llama_grams.hpp"
 #include "common/progress.hpp"
+#include "rotorlin/files/rounded_layers.hpp"
+#include "rotorlin/geopair/accounting.hpp"
 #include "rotorlin/geopair/compressor.hpp"
 #include "rotorlin/geopair/refit.hpp"
+#include "rotorlin/geopair/rounding.hpp"
 
 namespace examples {
 
@@ -177,6 +182,57 @@ Outcome Study::run(const Recipe& recipe) {
   outcome.kept = result.kept_fraction();
   outcome.groups = result.groups;
   if (progress) progress(1, "evaluation");
+  outcome.validation = validate(model);
+  outcome.cross_entropy = cross_entropy(model, setup_.evaluation, setup_.windows);
+  return outcome;
+}
+
+std::vector<Outcome> Study::store(const Recipe& recipe, const std::vector<StorageOptions>& storages) {
+  const Grams& all = grams(setup_.samples);
+  const CompressionResult result = compress(recipe);
+  std::vector<Outcome> outcomes;
+  for (const StorageOptions& storage : storages) {
+    if (progress)
+      progress(static_cast<double>(outcomes.size()) / static_cast<double>(storages.size()), "rounding");
+    const auto layers = refitted_layers(result.layers, storage, [&](std::size_t i) -> RoundingTarget {
+      const auto l = static_cast<Index>(i / all_projections.size());
+      const Projection p = all_projections[i % all_projections.size()];
+      return {setup_.model.weight(p, l).cast<double>(), all[static_cast<std::size_t>(l)].at(reader(p))};
+    });
+    Llama model = setup_.model;
+    Outcome outcome;
+    double bytes = 0;
+    std::set<const SharedDictionary<float>*> counted;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto& layer = layers[i].layer;
+      model.weight(all_projections[i % all_projections.size()],
+                   static_cast<Index>(i / all_projections.size())) = layer.to_dense();
+      bytes += coefficient_bytes(layer, storage);
+      if (counted.insert(layer.dictionary().get()).second)
+        bytes += dictionary_bytes(*layer.dictionary(), storage);
+    }
+    outcome.kept = bytes / result.dense_bytes;
+    outcome.validation = validate(model);
+    outcome.cross_entropy = cross_entropy(model, setup_.evaluation, setup_.windows);
+    outcomes.push_back(outcome);
+  }
+  return outcomes;
+}
+
+Outcome Study::round(const StorageOptions& storage) const {
+  Llama model = setup_.model;
+  double bytes = 0, dense = 0;
+  for (Index l = 0; l < model.config().layers; ++l) {
+    for (const Projection p : all_projections) {
+      Matrix<float>& weight = model.weight(p, l);
+      bytes += stored_bytes(weight.cols(), weight.rows(), storage);
+      dense += stored_bytes(weight.cols(), weight.rows(), {.dtype = DType::f32});
+      const Matrix<float> columns = weight.transpose();
+      weight = rotorlin::detail::rounded_as<float>(columns, storage, "a weight").transpose();
+    }
+  }
+  Outcome outcome;
+  outcome.kept = bytes / dense;
   outcome.validation = validate(model);
   outcome.cross_entropy = cross_entropy(model, setup_.evaluation, setup_.windows);
   return outcome;

@@ -56,6 +56,11 @@ class Study {
   /// Compresses and measures; what was asked before is remembered.
   Outcome run(const Recipe& recipe);
 
+  /// Compresses once, rounds to each of these and measures.
+  std::vector<Outcome> store(const Recipe& recipe, const std::vector<rotorlin::StorageOptions>& storages);
+  /// The weights themselves, rounded; blocks lie along the inputs.
+  Outcome round(const rotorlin::StorageOptions& storage) const;
+
   /// What one unit of squared relative error in a projection costs, in nats on the validation stream: by
   /// layer, then in the order of all_projections. Measured with `ratio` removed of one projection at a time.
   const std::vector<double>& damages();

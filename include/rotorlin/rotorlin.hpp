@@ -83,6 +83,7 @@
 #include "rotorlin/geopair/pairing.hpp"
 #include "rotorlin/geopair/recipes.hpp"
 #include "rotorlin/geopair/refit.hpp"
+#include "rotorlin/geopair/rounding.hpp"
 #include "rotorlin/geopair/shared_factorization.hpp"
 #include "rotorlin/geopair/sparse_coding.hpp"
 #include "rotorlin/geopair/support_solver.hpp"

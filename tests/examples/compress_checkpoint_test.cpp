@@ -533,6 +533,40 @@ TEST_CASE("Weights of 16 bits stay 16 bits, and the ratio counts from them", "[e
   }
 }
 
+TEST_CASE("Values of few bits: smaller still, and back", "[examples][compress]") {
+  const Program program;
+  std::filesystem::create_directory(program.path("seen"));
+  rotorlin::SafetensorsWriter checkpoint;
+  for (int l = 0; l < 2; ++l) {
+    const std::string name = "block." + std::to_string(l) + ".fc";
+    const auto seed = static_cast<std::uint64_t>(l) + 1;
+    checkpoint.add(name + ".weight", random_matrix(96, 48, seed));
+    rotorlin::SafetensorsWriter seen;
+    seen.add("x", random_matrix(200, 48, seed + 10));
+    seen.write(program.path("seen/" + name + ".safetensors"));
+  }
+  checkpoint.write(program.path("model.safetensors"));
+  const std::string model = "@model.safetensors --activations @seen --pattern 'block.*.fc.weight:fc' ";
+  for (const std::string& options : {std::string("--bits 8"), std::string("--bits 4 --method svd_llm")}) {
+    CAPTURE(options);
+    const bool compressed = program.run(model + options + " --iterations 4 --out @small.safetensors");
+    INFO(program.log());
+    REQUIRE(compressed);
+    const bool eight = options == "--bits 8";
+    const rotorlin::SafetensorsFile file(program.path("small.safetensors"));
+    CHECK(file.info("dictionaries.0.atoms").dtype == (eight ? rotorlin::DType::i8 : rotorlin::DType::u8));
+    CHECK(file.info("dictionaries.0.atoms.scales").dtype == rotorlin::DType::f16);
+    double kept = 0;
+    for (const auto& tensor : file.tensors()) kept += static_cast<double>(tensor.end - tensor.begin);
+    CHECK(kept < (eight ? 0.3 : 0.15) * 2 * 96 * 48 * 4);
+    const bool restored = program.run("--decompress @small.safetensors --out @dense.safetensors " + model);
+    INFO(program.log());
+    REQUIRE(restored);
+    CHECK_THAT(program.log(), Contains("relative errors of 2 layers as reported"));
+  }
+  CHECK_THAT(program.refusal(model + "--bits 9 --out @none.safetensors"), Contains("--bits"));
+}
+
 TEST_CASE("What is read is not written, under whatever name", "[examples][compress]") {
   const Program program;
   write_sharded(program, 1);

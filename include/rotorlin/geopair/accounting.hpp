@@ -13,6 +13,8 @@
 
 #include "rotorlin/core/error.hpp"
 #include "rotorlin/core/types.hpp"
+#include "rotorlin/files/storage_options.hpp"
+#include "rotorlin/layers/shared_dictionary_linear.hpp"
 
 namespace rotorlin {
 
@@ -67,6 +69,25 @@ inline DictionarySize sparse_size(Index d, Index outputs, double ratio, double k
   const double rest = budget - static_cast<double>(rank) * (height + mask_values);
   const Index nonzeros = std::min(detail::whole(rest / width), rank);
   return nonzeros < 1 ? DictionarySize{} : DictionarySize{rank, nonzeros};
+}
+
+/// Bytes of a dictionary in a file, scales counted, row numbers of the identity not.
+template <class S>
+double dictionary_bytes(const SharedDictionary<S>& dictionary, const StorageOptions& storage = {}) {
+  return stored_bytes(dictionary.stored().rows(), dictionary.rank(), storage);
+}
+
+/// Bytes of the coefficients of a layer in a file, mask and scales counted, without the bias.
+template <class S>
+double coefficient_bytes(const SharedDictionaryLinear<S>& layer, const StorageOptions& storage = {}) {
+  if (layer.storage() == CoefficientStorage::sparse) {
+    const ColumnPattern& pattern = layer.pattern();
+    return stored_bytes(layer.nonzeros(), 1, storage) +
+           std::ceil(static_cast<double>(pattern.rows) * static_cast<double>(pattern.cols()) / 8);
+  }
+  const bool input = layer.side() == DictionarySide::input;
+  return stored_bytes(input ? layer.rank() : layer.in_features(), input ? layer.out_features() : layer.rank(),
+                      storage);
 }
 
 }  // namespace rotorlin

@@ -184,7 +184,7 @@ class GroupProblem {
                                         ? store_in_identity_gauge(std::move(solution), side(), what)
                                         : store_balanced(std::move(solution), side(), what);
     result.report.size = {stored.dictionary->rank(), size.nonzeros};
-    result.report.dictionary_bytes = 4 * static_cast<double>(stored.dictionary->stored().size());
+    result.report.dictionary_bytes = dictionary_bytes(*stored.dictionary);
     const auto storage = size.nonzeros > 0 ? CoefficientStorage::sparse : CoefficientStorage::dense;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       add_layer(i, stored.dictionary, stored.coefficients[i], storage, result);
@@ -209,11 +209,8 @@ class GroupProblem {
       layer = made();
       error = stored_error(factor, metric.ridge, weight, layer.to_dense());
     }
-    double bytes = 4 * static_cast<double>(layer.nonzeros());
-    if (layer.storage() == CoefficientStorage::sparse) {
-      bytes += static_cast<double>(layer.pattern().rows * layer.pattern().cols()) / 8;
-    }
-    result.layer_reports.push_back({source.name, 0, error.relative(), metric.eta, bytes, metric.calibrated});
+    result.layer_reports.push_back(
+        {source.name, 0, error.relative(), metric.eta, coefficient_bytes(layer), metric.calibrated});
     result.layers.push_back(std::move(layer));
   }
 
