@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // RotorLinear against the dense layer of the same shape: forward, training, threads.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ratios/dense_forward.hpp"
 #include "rotorlin/core/parallel.hpp"
+#include "rotorlin/layers/dense_linear.hpp"
+#include "rotorlin/layers/rotor_network.hpp"
+#include "rotorlin/training/adam.hpp"
 #include "support/training.hpp"
 
 namespace bench {
@@ -58,7 +62,73 @@ void training_case(Report& report, int n, Index batch, bool single, Library libr
       [&](std::size_t) { training.step(x, target); }, [&](std::size_t) { dense.step(x, target); });
 }
 
+template <class S>
+void wide_case(Report& report, Index in, Index out, Index width, Index batch) {
+  const std::string name = std::string("wide_") + (sizeof(S) == 4 ? "float_" : "double_") +
+                           std::to_string(in) + "x" + std::to_string(out) + "_w" + std::to_string(width) +
+                           "_b" + std::to_string(batch);
+  if (!report.wants(name)) return;
+  const rotorlin::RotorLinear<S> layer(in, out, {.width = width});
+  layer.prepare();
+  const auto dense = rotorlin::DenseLinear<S>::from_matrix(layer.to_dense());
+  const Matrix<S> x = random_matrix<S>(in, batch, 2);
+  Matrix<S> y(out, batch), z(out, batch);
+  typename rotorlin::RotorLinear<S>::Workspace workspace;
+  typename rotorlin::DenseLinear<S>::Workspace dense_workspace;
+  report.measure(
+      name, {},
+      [&](std::size_t) {
+        layer.forward(x, y, workspace);
+        keep(y.data());
+      },
+      [&](std::size_t) {
+        dense.forward(x, z, dense_workspace);
+        keep(z.data());
+      });
+}
+
+/// A step: forward, backward, Adam, and so new rotors the next time.
+template <class L>
+void sample_training_case(Report& report, const std::string& name, L layer) {
+  if (!report.wants(name)) return;
+  using S = typename L::Scalar;
+  const L still = layer;
+  const Matrix<S> x = random_matrix<S>(layer.in_features(), 1, 2);
+  Matrix<S> y(layer.out_features(), 1), grad_x(layer.in_features(), 1);
+  typename L::Workspace workspace, still_workspace;
+  rotorlin::Adam<S> adam;
+  report.measure(
+      name, {},
+      [&](std::size_t) {
+        layer.forward(x, y, workspace);
+        layer.zero_gradients();
+        layer.backward(x, y, grad_x, workspace);
+        adam.step(layer.parameters(), layer.gradients(), 1e-6);
+      },
+      [&](std::size_t) {
+        still.forward(x, y, still_workspace);
+        keep(y.data());
+      });
+}
+
 }  // namespace
+
+void wide_cases(Report& report) {
+  for (const auto& [in, out] : {std::pair<Index, Index>{512, 512}, {784, 10}, {768, 3072}, {2048, 2048}}) {
+    for (const Index width : {1, 4, 16, 64}) {
+      for (const Index batch : {1, 16, 256}) {
+        wide_case<float>(report, in, out, width, batch);
+        wide_case<double>(report, in, out, width, batch);
+      }
+    }
+  }
+}
+
+void sample_training_cases(Report& report) {
+  sample_training_case(report, "step1_float_n11", rotorlin::RotorLinear<float>(2048, 2048));
+  sample_training_case(report, "step1_double_n11", rotorlin::RotorLinear<double>(2048, 2048));
+  sample_training_case(report, "step1_network", rotorlin::RotorNetwork<float>(2048, 2048));
+}
 
 void forward_cases(Report& report, const std::vector<int>& dimensions, const std::vector<Index>& batches) {
   for (const bool single : {false, true}) {

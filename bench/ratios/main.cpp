@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
   bench::forward_cases(report, {10, 8}, {256});
   bench::product_cases(report, {10});
   bench::thread_cases(report);
+  bench::sample_training_cases(report);
+  bench::wide_cases(report);
 
   bench::forward_cases(report, {6, 7, 8, 9, 10, 11, 12}, {1, 16, 256});
   bench::product_cases(report, {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});

@@ -65,6 +65,10 @@ class Report {
 void forward_cases(Report& report, const std::vector<int>& dimensions, const std::vector<Index>& batches);
 void training_cases(Report& report);
 void thread_cases(Report& report);
+/// Sums of 1 to 64 rotor pairs, float and double, against DenseLinear: never slower than it.
+void wide_cases(Report& report);
+/// One forward pass of a sample against a training step of one sample: ratios below 1.
+void sample_training_cases(Report& report);
 void network_cases(Report& report);
 void product_cases(Report& report, const std::vector<int>& dimensions);
 void exponential_cases(Report& report);

@@ -46,7 +46,8 @@ fit_matrix W.npy|W.safetensors [--tensor NAME] [--transposed] [--activations X |
   W              the matrix, out x in as in y = W x (PyTorch's nn.Linear), in .npy or safetensors
   --tensor       its name in a safetensors file
   --transposed   the file holds in x out (Keras, GPT-2's Conv1D)
-  --activations  inputs that the layer meets, samples x in, in .npy or safetensors (its one tensor);
+  --activations  inputs that the layer meets, samples x in, in .npy (of more dimensions the last
+                 are the features: batch x sequence x in) or safetensors (its one tensor);
                  every fifth sample is held back, and the table has the error on these too
   --gram         their second moments E[x x^T] instead, in x in; without either all inputs count alike
   --budgets      numbers of parameters to fit to (default: 1/256, 1/64 and 1/16 of the matrix's)
@@ -93,22 +94,35 @@ Options parse(int count, char** values) {
 }
 
 /// A matrix of an .npy file, or a tensor of two dimensions of a safetensors file: the one of that name, or
-/// the only one where the name is empty.
-Matrix<double> read_matrix(const std::filesystem::path& path, const std::string& tensor) {
+/// the only one where the name is empty. An .npy array of more dimensions is taken as `samples`: the last
+/// dimension are the features, all before it count samples.
+Matrix<double> read_matrix(const std::filesystem::path& path, const std::string& tensor, bool samples) {
   Matrix<double> matrix;
   if (path.extension() == ".npy") {
-    matrix = rotorlin::NpyFile(path).matrix<double>();
-  } else {
+    if (!samples && !tensor.empty())
+      throw std::runtime_error(path.string() + " holds one array without a name, leave out --tensor");
+    const rotorlin::NpyFile file(path);
+    if (samples && file.shape().size() > 2) {
+      matrix = file.batch<double>(0, file.samples()).transpose();
+    } else {
+      matrix = file.matrix<double>();
+    }
+  } else if (path.extension() == ".safetensors") {
     const rotorlin::SafetensorsFile file(path);
     std::string name = tensor, all;
     for (const auto& info : file.tensors()) all += (all.empty() ? "" : ", ") + info.name;
+    if (all.size() > 400) all = all.substr(0, 400) + " ...";
     if (name.empty() && file.tensors().size() == 1) name = file.tensors().front().name;
+    if (name.empty() && samples)
+      throw std::runtime_error(path.string() + " holds " + all + "; expected a file of one tensor, or .npy");
     if (name.empty() || !file.contains(name)) {
-      throw std::runtime_error(
-          path.string() + (name.empty() ? " holds several tensors" : " has no '" + name + "'") +
-          "; give --tensor one of: " + (all.size() > 400 ? all.substr(0, 400) + " ..." : all));
+      throw std::runtime_error(path.string() +
+                               (name.empty() ? " holds several tensors" : " has no '" + name + "'") +
+                               "; give --tensor one of: " + all);
     }
     matrix = file.matrix<double>(name);
+  } else {
+    throw std::runtime_error(path.string() + ": expected a name that ends in .npy or .safetensors");
   }
   if (matrix.size() == 0) throw std::runtime_error(path.string() + " holds no numbers");
   if (!rotorlin::detail::all_finite(matrix))
@@ -126,9 +140,10 @@ struct Problem {
 
 Problem read_problem(const Options& options) {
   Problem problem;
-  Matrix<double> weight = read_matrix(options.weight, options.tensor);
+  Matrix<double> weight = read_matrix(options.weight, options.tensor, false);
   if (options.transposed) weight.transposeInPlace();
   const Index in = weight.cols();
+  if (weight.isZero(0)) throw std::runtime_error(options.weight.string() + " is zero everywhere");
   if (in < 2 || weight.rows() < 2)
     throw std::runtime_error(options.weight.string() + " is " + rotorlin::detail::shape(weight) +
                              ", expected a matrix of at least 2 x 2");
@@ -145,7 +160,7 @@ Problem read_problem(const Options& options) {
         (options.transposed ? "is --transposed right?" : "is the file --transposed, or another layer's?"));
   };
   if (!options.activations.empty()) {
-    const Matrix<double> x = read_matrix(options.activations, "");
+    const Matrix<double> x = read_matrix(options.activations, "", true);
     must_fit(options.activations, x, false);
     const Index every = x.rows() < 10 ? x.rows() + 1 : 5, held = x.rows() / every;
     problem.train.resize(in, x.rows() - held);
@@ -158,8 +173,13 @@ Problem read_problem(const Options& options) {
     target.gram = seen * seen.transpose() / static_cast<double>(seen.cols());
     problem.metric = "inputs of " + options.activations.filename().string();
   } else if (!options.gram.empty()) {
-    target.gram = read_matrix(options.gram, "");
+    target.gram = read_matrix(options.gram, "", true);
     must_fit(options.gram, target.gram, true);
+    try {
+      rotorlin::detail::gram_columns(target.gram, "fit_matrix", 1e-7);
+    } catch (const std::exception& error) {
+      throw std::runtime_error(options.gram.string() + " is no second moment E[x x^T]: " + error.what());
+    }
     problem.metric = "inputs of second moment " + options.gram.filename().string();
   } else {
     target.gram = Matrix<double>::Identity(in, in);

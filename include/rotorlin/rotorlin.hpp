@@ -114,6 +114,7 @@
 #include "rotorlin/layers/rotor/network_pass.hpp"
 #include "rotorlin/layers/rotor/options.hpp"
 #include "rotorlin/layers/rotor/pass.hpp"
+#include "rotorlin/layers/rotor/standing_matrix.hpp"
 #include "rotorlin/layers/rotor/weights.hpp"
 #include "rotorlin/layers/rotor_encoder_linear.hpp"
 #include "rotorlin/layers/rotor_linear.hpp"

@@ -19,7 +19,7 @@ namespace rotorlin::detail {
 
 /// Whether a batch goes faster through the matrix of such a layer than through its sandwiches, both ready.
 /// One sample at a time the matrix waits for memory, larger batches for multiplications. From measurements
-/// with AVX-512 in both precisions (bench/ratios, rows "wide"); where the two are close it matters little.
+/// with AVX-512 in both precisions (rotorlin_ratios --only wide); where the two are close it matters little.
 template <class S>
 bool matrix_is_faster(const RotorChunking<S>& shape, Index batch) {
   const double entries = static_cast<double>(shape.in) * static_cast<double>(shape.out);
