@@ -80,7 +80,7 @@ class PackBuffer {
  public:
   PackBuffer() = default;
   PackBuffer(const PackBuffer&) {}  // scratch memory is not worth a copy
-  PackBuffer& operator=(const PackBuffer&) { return *this; }
+  PackBuffer& operator=(const PackBuffer&) { return *this; }  // NOLINT(bugprone-unhandled-self-assignment)
   PackBuffer(PackBuffer&& other) noexcept { swap(other); }
   PackBuffer& operator=(PackBuffer&& other) noexcept {
     swap(other);
