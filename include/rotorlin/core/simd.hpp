@@ -79,7 +79,7 @@ template <class S>
 class PackBuffer {
  public:
   PackBuffer() = default;
-  PackBuffer(const PackBuffer&) {}  // scratch memory is not worth a copy
+  PackBuffer(const PackBuffer&) {}                            // scratch memory is not worth a copy
   PackBuffer& operator=(const PackBuffer&) { return *this; }  // NOLINT(bugprone-unhandled-self-assignment)
   PackBuffer(PackBuffer&& other) noexcept { swap(other); }
   PackBuffer& operator=(PackBuffer&& other) noexcept {
