@@ -79,8 +79,8 @@ template <class S>
 class PackBuffer {
  public:
   PackBuffer() = default;
-  PackBuffer(const PackBuffer&) {}  // scratch memory is not worth a copy
-  PackBuffer& operator=(const PackBuffer&) { return *this; }
+  PackBuffer(const PackBuffer&) {}                            // scratch memory is not worth a copy
+  PackBuffer& operator=(const PackBuffer&) { return *this; }  // NOLINT(bugprone-unhandled-self-assignment)
   PackBuffer(PackBuffer&& other) noexcept { swap(other); }
   PackBuffer& operator=(PackBuffer&& other) noexcept {
     swap(other);

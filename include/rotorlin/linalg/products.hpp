@@ -41,7 +41,8 @@ void multiply_add(Index m, Index n, Index k, T alpha, const T* a, Index a_stride
                                                                                      Stride(a_stride));
   const Eigen::Map<const Eigen::Matrix<T, Dynamic, Dynamic, OrderB>, 0, Stride> right(b, k, n,
                                                                                       Stride(b_stride));
-  Eigen::Map<Eigen::Matrix<T, Dynamic, Dynamic, Eigen::ColMajor>, 0, Stride> result(c, m, n, Stride(c_stride));
+  Eigen::Map<Eigen::Matrix<T, Dynamic, Dynamic, Eigen::ColMajor>, 0, Stride> result(c, m, n,
+                                                                                    Stride(c_stride));
   result.noalias() += alpha * left * right;
 #endif
 }
