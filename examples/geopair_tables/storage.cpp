@@ -2,6 +2,9 @@
 // Cross-entropy against bytes: rounding alone, and dictionaries whose values are rounded too.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
+#include <sstream>
 
 #include "common/progress.hpp"
 #include "common/svg_plot.hpp"
@@ -29,6 +32,48 @@ const std::vector<Kind>& kinds() {
 struct Point {
   double kept, nats;
 };
+
+/// The rows of a table and those of an earlier run's file of which it has none.
+std::string merged(const std::filesystem::path& file, const std::string& table) {
+  if (!std::filesystem::exists(file)) return table;
+  const auto key = [](const std::string& line) {
+    return line.substr(0, line.find(',', line.find(',') + 1) + 1);
+  };
+  std::istringstream old(read_file(file));
+  std::string line, text = table;
+  for (bool first = true; std::getline(old, line); first = false) {
+    if (first && !table.starts_with(line + "\n")) return table;
+    if (("\n" + text).find("\n" + key(line)) == std::string::npos) text += line + "\n";
+  }
+  return text;
+}
+
+/// A curve for rounding alone and one for every type of values, from all that the file knows.
+std::vector<PlotSeries> curves(const std::string& csv) {
+  std::map<std::string, std::vector<std::pair<double, double>>> points;
+  std::istringstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::vector<std::string> cells(1);
+    for (const char c : line) c == ',' ? void(cells.emplace_back()) : void(cells.back() += c);
+    if (cells.size() != 7) continue;
+    points[cells[0] == "-" ? "rounding alone" : cells[1]].emplace_back(100 * std::atof(cells[2].c_str()),
+                                                                       std::atof(cells[5].c_str()));
+  }
+  std::vector<PlotSeries> result;
+  for (auto& [name, of_one] : points) {
+    const bool plain = name == "rounding alone";
+    PlotSeries series{.name = plain ? name : "dictionaries, " + name, .dashed = plain};
+    std::sort(of_one.begin(), of_one.end());
+    for (const auto& [kept, nats] : of_one) {
+      series.x.push_back(kept);
+      series.y.push_back(nats);
+    }
+    result.push_back(std::move(series));
+  }
+  return result;
+}
 
 /// What rounding alone gives at these bytes: a straight line between its points; NaN outside of them.
 double rounding_alone(const std::vector<Point>& points, double kept) {
@@ -62,17 +107,12 @@ void compare_storage(Study& study, const std::vector<double>& ratios) {
                    text});
   };
 
+  const std::filesystem::path file = setup.out / (setup.name + "_storage.csv");
   std::vector<Point> plain;
-  std::vector<PlotSeries> series = {{.name = "rounding alone", .dashed = true}};
   for (const Kind& kind : kinds()) {
     const Outcome o = study.round(kind.storage);
     plain.push_back({o.kept, o.cross_entropy});
-    series[0].x.push_back(100 * o.kept);
-    series[0].y.push_back(o.cross_entropy);
     add("-", kind.name, o, std::nan(""));
-  }
-  for (const Kind& kind : kinds()) {
-    if (kind.storage.bits != 3) series.push_back({.name = std::string("dictionaries, ") + kind.name});
   }
   for (const double ratio : ratios) {
     const std::string removed = format("%g %%", 100 * ratio);
@@ -87,12 +127,10 @@ void compare_storage(Study& study, const std::vector<double>& ratios) {
     progress.finish(format("%.4f nats in bf16", outcomes[0].cross_entropy));
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const Outcome& o = outcomes[i];
-      series[i + 1].x.push_back(100 * o.kept);
-      series[i + 1].y.push_back(o.cross_entropy);
       add(removed, kinds()[i].name, o, rounding_alone(plain, o.kept) - o.cross_entropy);
     }
     // after every ratio, lest a long run that is interrupted leaves nothing
-    write_file(setup.out / (setup.name + "_storage.csv"), table.csv());
+    write_file(file, merged(file, table.csv()));
   }
   std::printf("\n%s, values of few bits (uncompressed: %.4f validation, %.4f evaluation)\n\n%s\n",
               setup.name.c_str(), study.uncompressed_validation(), study.uncompressed(),
@@ -103,7 +141,7 @@ void compare_storage(Study& study, const std::vector<double>& ratios) {
   SvgPlot plot("Cross-entropy against bytes", setup.name + ", projections, masks and scales included");
   plot.x_axis("bytes kept of those as floats, %").y_axis("cross-entropy, nats");
   plot.reference(study.uncompressed(), "uncompressed");
-  for (const PlotSeries& all : series) {
+  for (const PlotSeries& all : curves(read_file(file))) {
     PlotSeries shown = all;
     shown.x.clear();
     shown.y.clear();
