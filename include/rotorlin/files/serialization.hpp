@@ -59,7 +59,7 @@ inline std::string layer_prefixes(const SafetensorsFile& file) {
 }
 
 /// The resolution of a stored type, for the comparison of outputs.
-inline double epsilon_of(DType dtype) {
+inline double epsilon_of(const DType& dtype) {
   switch (dtype) {
     case DType::f64:
       return std::numeric_limits<double>::epsilon();
