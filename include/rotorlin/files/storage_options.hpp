@@ -40,7 +40,8 @@ inline void check_storage(const StorageOptions& storage) {
 inline double stored_bytes(Index rows, Index cols, const StorageOptions& storage) {
   check_storage(storage);
   const bool blocks = storage.bits != 0;
-  const double bits = blocks ? storage.bits : storage.dtype.value_or(DType::f32).bits();
+  const double bits = blocks ? static_cast<double>(storage.bits)
+                             : static_cast<double>(storage.dtype.value_or(DType::f32).bits());
   const double height = static_cast<double>(rows);
   const double scales = blocks ? 2 * std::ceil(height / static_cast<double>(storage_block)) : 0;
   return (std::ceil(height * bits / 8) + scales) * static_cast<double>(cols);
