@@ -467,6 +467,17 @@ def mersenne_twister(count):
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+def few_bits(file, name, bits, rows, dtype):
+    """Values in blocks of 32 with a scale (docs/geopair.md, "Few bits"): whole numbers of `bits` bits, `rows` of them a
+    column, columns as rows of the result."""
+    q, scales = file[name], file[name + ".scales"].to(dtype)
+    if bits < 8:
+        ones = (q.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8)) & 1
+        ones = ones.reshape(*q.shape[:-1], -1)[..., : rows * bits].reshape(*q.shape[:-1], rows, bits)
+        q = (ones.long() * (1 << torch.arange(bits))).sum(-1) - (1 << (bits - 1))
+    return scales.repeat_interleave(32, dim=-1)[..., :rows] * q.to(dtype)
+
+
 def load_shared(path, dtype=torch.float32):
     """{name: SharedDictionaryLinear} of a file of compressed layers; those that shared a dictionary share it. Raises
     Error."""
@@ -476,12 +487,16 @@ def load_shared(path, dtype=torch.float32):
     dictionaries, layers = {}, {}
     for entry in json.loads(file.metadata["shared_dictionary_layers"]):
         name, side = entry["name"], entry["side"]
-        number = entry["dictionary"]
+        number, bits = entry["dictionary"], entry.get("bits", 0)
         if number not in dictionaries:
-            stored, prefix = file[f"dictionaries.{number}.atoms"].to(dtype), f"dictionaries.{number}."
-            if prefix + "identity_rows" in file:
-                identity = file[prefix + "identity_rows"].long()
-                rows = stored.shape[0] + len(identity)
+            prefix = f"dictionaries.{number}."
+            identity = file[prefix + "identity_rows"].long() if prefix + "identity_rows" in file else []
+            rows = entry["in"] if side == "input" else entry["out"]
+            if bits:
+                stored = few_bits(file, prefix + "atoms", bits, rows - len(identity), dtype).T
+            else:
+                stored = file[prefix + "atoms"].to(dtype)
+            if len(identity):
                 others = torch.ones(rows, dtype=torch.bool).index_fill(0, identity, False)
                 atoms = torch.zeros(rows, stored.shape[1], dtype=dtype)
                 atoms[others] = stored
@@ -491,12 +506,16 @@ def load_shared(path, dtype=torch.float32):
         rank = dictionaries[number].atoms.shape[1]
         rows, cols = (rank, entry["out"]) if side == "input" else (entry["in"], rank)
         if entry["storage"] == "dense":
-            c = file[name + ".coefficients"].to(dtype).T
+            key = name + ".coefficients"
+            c = (few_bits(file, key, bits, rows, dtype) if bits else file[key].to(dtype)).T
         else:
-            bits = (file[name + ".mask"][:, None] >> torch.arange(8, dtype=torch.uint8)) & 1
-            bits = bits.reshape(-1)[: rows * cols].bool()
+            mask = (file[name + ".mask"][:, None] >> torch.arange(8, dtype=torch.uint8)) & 1
+            mask = mask.reshape(-1)[: rows * cols].bool()
             values = torch.zeros(rows * cols, dtype=dtype)
-            values[bits] = file[name + ".values"].to(dtype)
+            if bits:
+                values[mask] = few_bits(file, name + ".values", bits, int(mask.sum()), dtype).reshape(-1)
+            else:
+                values[mask] = file[name + ".values"].to(dtype)
             c = values.reshape(cols, rows).T
         bias = file[name + ".bias"].to(dtype) if name + ".bias" in file else None
         layer = SharedDictionaryLinear(dictionaries[number], c.contiguous(), side, bias)
@@ -506,7 +525,7 @@ def load_shared(path, dtype=torch.float32):
             y = layer(x)
         test = (u.double() @ y.double()).item()
         stored = file[name + (".coefficients" if entry["storage"] == "dense" else ".values")].dtype
-        epsilon = max(EPSILON[stored], EPSILON[dtype])
+        epsilon = max(EPSILON.get(stored, 0), EPSILON[dtype])
         if not abs(test - entry["self_test"]) <= math.sqrt(epsilon) * (u.norm() * y.norm()).item():
             raise Error(f"{path}: the self-test of layer '{name}' fails: {test}, expected {entry['self_test']}")
         layers[name] = layer
